@@ -17,7 +17,6 @@ _SIDE = "conflicts are told before anything is written, by rows and columns"
 _SETTLE = "lance-git merge REF --dry-run lists the conflicts; -X ours or -X theirs says which side wins."
 _NO_MESSAGE = "a tag is a name and nothing else"
 _TAG = "lance-git tag NAME REF; --owner says whom to ask. Messages are of versions: lance-git merge -m TEXT."
-_NO_AUTHOR = "versions have no authors"
 _SHALLOW = "a clone copies no files to begin with; only metadata"
 _STAT = "lance-git diff A..B --stat counts fragments and files; --rows compares rows."
 _ALL = "lance-git fetch takes one remote"
@@ -113,7 +112,7 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "versions differ by rows and files, not by lines",
             "lance-git log --stat; lance-git diff A..B --rows.",
         ),
-        "--author": (_NO_AUTHOR, "lance-git log --json"),
+        "--author": ("versions are not chosen by their author", "lance-git log --json"),
         "--since": ("versions are counted", "lance-git log -n 0 lists all, with their times."),
         "--decorate": ("branches and tags are always shown", "lance-git log"),
         "--follow": ("a dataset is one thing, not files", "lance-git log"),

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructField, StructType
 from lance_spark.changes.changes import Bound, FeedEnds, Point, edge, feed_columns, range_ends
 from lance_spark.changes.feed_rules import FeedOptions
 from lance_spark.changes.frames_spark import changes_frame
+from lance_spark.columns.fill_rules import quoted_name
 from lance_spark.core.options import folded, to_columns
 from lance_spark.core.ref_expressions import parse_moment, parse_version_text
 from lance_spark.core.table_options import split_stream_options
@@ -211,7 +212,7 @@ class FeedScan(Implementation):
             raise Refused("CHANGES of a read begin with a version or a moment.", hint="Add FROM VERSION 1.")
         options = replace(changes.asked.options, key=self._key())
         frame = changes_frame(bridge.spark, changes.location, changes.ends, options, bridge.cores)
-        chosen = frame.select(*[f"`{name.replace('`', '``')}`" for name in self._columns.names])
+        chosen = frame.select(*map(quoted_name, self._columns.names))
         # With adaptive execution, Spark would run the shuffle as soon as it plans the query, for EXPLAIN too.
         settled = bridge.session.cloneSession()
         settled.conf().set("spark.sql.adaptive.enabled", "false")

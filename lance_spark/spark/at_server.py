@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Kind = TypeVar("Kind", bound=type)
+Answer = TypeVar("Answer")
 
 
 def is_served(spark: SparkSession | None) -> bool:
@@ -25,6 +26,16 @@ def is_served(spark: SparkSession | None) -> bool:
     from lance_spark.connect import client
 
     return client.current(session) is not None
+
+
+def here_or_there(spark: SparkSession | None, here: Callable[[], Answer], there: Callable[[], Answer]) -> Answer:
+    """What this process reads itself; what the server reads, if the store does not answer a client that is served."""
+    try:
+        return here()
+    except StorageFailure:
+        if not is_served(spark):
+            raise
+        return there()
 
 
 def tells(verbs: Mapping[str, str]) -> Callable[[Kind], Kind]:

@@ -37,7 +37,7 @@ from lance_spark.engine.session_spark import (
     session_or_none,
 )
 from lance_spark.engine.types_spark import to_spark
-from lance_spark.errors import InvalidOption, Refused, StorageFailure
+from lance_spark.errors import InvalidOption, Refused
 from lance_spark.format.schema import ROW_ID
 from lance_spark.log.log import HISTORY, history, look_at_table, recent, shown_diff
 from lance_spark.merge import merge
@@ -51,7 +51,7 @@ from lance_spark.scan import fragment_reads
 from lance_spark.scan.read import PinnedRead, blob_names, read_schema
 from lance_spark.session.caches import refresh, refreshing
 from lance_spark.spark import at_server_rules, maintenance
-from lance_spark.spark.at_server import is_served, tells
+from lance_spark.spark.at_server import here_or_there, tells
 from lance_spark.spark.columns import ColumnVerbs
 from lance_spark.spark.frozen import FrozenSets
 from lance_spark.spark.layout import LayoutVerbs
@@ -114,11 +114,7 @@ class LanceTable(
         check_path(uri, "LanceTable.for_path(uri, spark=spark)")
         location = dataset_of(spark, uri, storage_options)
         table = LanceTable(spark, location)
-        try:
-            datasets.open_latest(location)
-        except StorageFailure:
-            if not is_served(spark):
-                raise
+        here_or_there(spark, lambda: datasets.open_latest(location), lambda: None)
         refs = (branch, tag, version, as_of)
         return table if refs == (None,) * 4 else table.checkout(*refs)
 
@@ -170,12 +166,10 @@ class LanceTable(
     @property
     def schema(self) -> StructType:
         """The schema, in Spark's types."""
-        try:
-            read = PinnedRead(self.location, self._pin(), ReadOptions())
-        except StorageFailure:
-            if not is_served(self.spark):
-                raise
-            return self.to_df().schema
+        return here_or_there(self.spark, self._schema_here, lambda: self.to_df().schema)
+
+    def _schema_here(self) -> StructType:
+        read = PinnedRead(self.location, self._pin(), ReadOptions())
         return to_spark(read_schema(read), blob_names(read))
 
     def checkout(
@@ -191,14 +185,13 @@ class LanceTable(
         resolved now. Raises InvalidOption for two refs at once, NotFound.
         """
         spec = from_handle(self.ref, spec_of(branch=branch, tag=tag, version=version, as_of=as_of), branch is not None)
-        try:
-            pin = resolve_ref(self.location, spec)
-        except StorageFailure:
-            if not is_served(self.spark):
-                raise
-            return LanceTable(self.spark, self.location, spec)
+        ref = here_or_there(self.spark, lambda: self._resolved(spec), lambda: spec)
+        return LanceTable(self.spark, self.location, ref)
+
+    def _resolved(self, spec: RefSpec) -> RefSpec:
+        pin = resolve_ref(self.location, spec)
         moving = spec.tag is None and spec.version is None and spec.as_of is None
-        return LanceTable(self.spark, self.location, spec if moving else RefSpec(pin.branch, version=pin.version))
+        return spec if moving else RefSpec(pin.branch, version=pin.version)
 
     def to_df(self, columns: Columns = None, filter: str | None = None, **options: object) -> DataFrame:
         """A DataFrame of the version to which this handle currently points; later commits never change it.
@@ -222,15 +215,12 @@ class LanceTable(
 
     def _read_at(self) -> dict[str, object]:
         """The options of a read at this handle's version; of its ref, if only the server can find the version."""
-        try:
-            pin = self._pin()
-        except StorageFailure:
-            if not is_served(self.spark):
-                raise
-            at, ref = self.ref.as_of, self.ref
-            given = {"branch": ref.branch, "tag": ref.tag, "version": ref.version, "as_of": at and at.isoformat()}
-            return {name: value for name, value in given.items() if value is not None}
-        return {"branch": pin.branch or MAIN, "version": pin.version}
+        pin = here_or_there(self.spark, self._pin, lambda: None)
+        if pin is not None:
+            return {"branch": pin.branch or MAIN, "version": pin.version}
+        at, ref = self.ref.as_of, self.ref
+        given = {"branch": ref.branch, "tag": ref.tag, "version": ref.version, "as_of": at and at.isoformat()}
+        return {name: value for name, value in given.items() if value is not None}
 
     def query(self, query: Query) -> DataFrame:
         """``query(self.to_df())``, reading only the columns and rows that the query needs, on every kind of session.
@@ -258,12 +248,11 @@ class LanceTable(
         Without a session, this process counts.
         """
         if filter is None or session_or_none(self.spark) is None:
-            try:
-                return fragment_reads.count_rows(self.location, self._pin(), filter)
-            except StorageFailure:
-                if not is_served(self.spark):
-                    raise
-                return self.to_df().count()
+            return here_or_there(
+                self.spark,
+                lambda: fragment_reads.count_rows(self.location, self._pin(), filter),
+                lambda: self.to_df().count(),
+            )
         return self.to_df(columns=[ROW_ID], filter=filter).count()
 
     def head(self, count: int = 5, columns: Columns = None) -> pa.Table:
@@ -274,12 +263,11 @@ class LanceTable(
         if count < 0:
             raise InvalidOption(f"{count} rows cannot be read.", hint="Give 0 or more.")
         names = None if columns is None else names_of(columns)
-        try:
-            return fragment_reads.head(self.location, self._pin(), count, names)
-        except StorageFailure:
-            if not is_served(self.spark):
-                raise
-            return self.to_df(names).limit(count).toArrow()
+        return here_or_there(
+            self.spark,
+            lambda: fragment_reads.head(self.location, self._pin(), count, names),
+            lambda: self.to_df(names).limit(count).toArrow(),
+        )
 
     def diff(self, ref: str, rows: bool = False, limit: int = 20) -> TableDiff:
         """The differences from another ref to this handle, or of a range ``A..B``, as ``lance-git diff`` shows them.

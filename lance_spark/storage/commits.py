@@ -169,11 +169,7 @@ def overwrite_without_rows(
     return commit_on(location, start, operation, {MESSAGE: message} if message else None)
 
 
-# --- Recognizing one's own commit: a commit whose answer was lost ends as a conflict with itself
-
-CALL = "lance_spark.call"
-"""Property of a version: the call that made it."""
-
+# --- Who commits
 
 AUTHOR_VARIABLE = "LANCE_AUTHOR"
 """Environment variable that says who commits, such as ``Anna Berg <anna@example.org>``."""
@@ -191,7 +187,14 @@ def author() -> str:
 
 def authored(properties: Mapping[str, str] | None) -> dict[str, str]:
     """Properties of a commit, with its author if there is one."""
-    return {**({AUTHOR: author()} if author() else {}), **(properties or {})}
+    by = author()
+    return {**({AUTHOR: by} if by else {}), **(properties or {})}
+
+
+# --- Recognizing one's own commit: a commit whose answer was lost ends as a conflict with itself
+
+CALL = "lance_spark.call"
+"""Property of a version: the call that made it."""
 
 
 def own_properties(message: str | None = None) -> dict[str, str]:

@@ -24,12 +24,29 @@ def check_ours(location: DatasetLocation) -> None:
     """
     if location.uri.endswith(f"/{LAKE_TABLE}"):
         return
-    roots = [DatasetLocation(above, location.options) for above in directories_above(location.uri)]
-    for nearest, (root, why) in enumerate(zip(roots, files.each(location, _why, roots), strict=True)):
-        if why is not None and (nearest == 0 or _registers(root, location.uri[len(root.uri) + 1 :])):
+    directory, slash, name = location.uri.rpartition("/")
+    for root, why in _of_others(DatasetLocation(directory, location.options)) if slash and directory else ():
+        if root.uri == directory or _registers(root, f"{directory[len(root.uri) + 1 :]}/{name}"):
             raise Refused(
                 f"Nothing of {location.uri} may be changed here. Of the catalog {root.uri}, {why}.", hint=USE_THEIRS
             )
+
+
+def forget() -> None:
+    """Look at all directories again, as another process would."""
+    _of_others.cache_clear()
+    _why.cache_clear()
+
+
+@lru_cache(maxsize=1024)
+def _of_others(directory: DatasetLocation) -> tuple[tuple[DatasetLocation, str], ...]:
+    """The catalogs of other writers at a directory and above, the nearest first, with the reason.
+
+    Kept as a whole: every commit asks several times, and must not start threads for what is known.
+    """
+    roots = [DatasetLocation(above, directory.options) for above in directories_above(f"{directory.uri}/table")]
+    found = zip(roots, files.each(directory, _why, roots), strict=True)
+    return tuple((root, why) for root, why in found if why is not None)
 
 
 def _registers(root: DatasetLocation, below: str) -> bool:

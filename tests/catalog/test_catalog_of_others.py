@@ -98,7 +98,7 @@ def test_nothing_of_its_tables_is_changed_by_path(root, properties, verb):
     t.tags.create("good", version=2)
     t.branches.create("exp", version=1)
     of_others(root, properties)
-    others._why.cache_clear()
+    others.forget()
     before = {path for path in Path(t.location.uri).rglob("*") if path.is_file()}
     with pytest.raises(Refused, match=f"its property {min(properties)} says") as refused:
         changes(t, pa.table({"id": pa.array([9], pa.int64())}))[verb]()
@@ -114,7 +114,7 @@ def test_a_table_deeper_below_its_root_is_its_own_only_if_it_is_registered(root)
         lance.write_dataset(rows, f"{root.catalog.uri}/{place}")
     root.register_table("n.deep", "years/2025/deep")
     of_others(root, PROPERTIES[0])
-    others._why.cache_clear()
+    others.forget()
     with pytest.raises(Refused, match=rf"Of the catalog {root.catalog.uri}, its property"):
         LanceTable.for_path(f"{root.catalog.uri}/years/2025/deep").write(rows)
     own = LanceTable.for_path(f"{root.catalog.uri}/years/2025/own")

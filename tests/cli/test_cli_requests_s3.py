@@ -47,7 +47,7 @@ def asked(flights, faulty, storage, storage_through, tmp_path, monkeypatch, caps
     def run(*arguments, through=storage_through):
         monkeypatch.chdir(tmp_path)  # -C goes elsewhere
         datasets._open.clear()
-        others._why.cache_clear()
+        others.forget()
         faulty.seen.clear()
         code = main([part for pair in through.items() for part in ("--storage", "=".join(pair))] + [*arguments])
         assert code == 0, capsys.readouterr().err

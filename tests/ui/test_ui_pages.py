@@ -10,6 +10,7 @@ import pytest
 from support.shown_lakes import SCRIPT, shown_lake, shown_table
 from support.shown_pages import HOST, Tags, client_of, opened, text_of
 
+from lance_spark import LanceTable
 from lance_spark.storage.datasets import locate
 from lance_spark.ui import server
 from lance_spark.ui.looking import Subject
@@ -289,6 +290,15 @@ def test_a_branch_that_is_damaged_does_not_hide_the_row_on_others(tmp_path):
     words = "".join(Tags(text_of(opened(location=locate(uri)), "row?column=id&value=7")).words)
     assert "could not be read" in words
     assert "without-seven" in words
+
+
+def test_whoever_made_main_what_it_is_is_named_with_the_message(tmp_path, monkeypatch):
+    uri = shown_table(f"{tmp_path}/products.lance")
+    monkeypatch.setenv("LANCE_AUTHOR", "Anna <Berg>")
+    LanceTable.for_path(uri).branches.merge("exp", message="prices of May", prefer="theirs", on="id")
+    text = text_of(opened(location=locate(uri)), "row?column=id&value=7")
+    assert ", by Anna <Berg>: “prices of May”." in "".join(Tags(text).words).partition("On main, ")[2]
+    assert "<Berg>" not in text
 
 
 def test_a_store_that_does_not_answer_is_told_of(lake, monkeypatch):
