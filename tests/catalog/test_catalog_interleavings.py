@@ -142,7 +142,7 @@ def expected(fresh, done):
     return states
 
 
-@pytest.mark.when(day=0.12)
+@pytest.mark.when(day=0.07)
 @pytest.mark.parametrize(
     ("fresh", "first", "second"),
     [

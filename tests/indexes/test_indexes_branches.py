@@ -73,7 +73,7 @@ def check_answers(uri, column, kind, count=ROWS):
         assert searched(uri, "word17") == {at for at in range(count) if at % 50 == 17}
 
 
-@pytest.mark.when(day=0.3)
+@pytest.mark.when(day=0.2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_answers_as_without_an_index_and_on_a_branch_only_its_own_rows_are_indexed(location, stable, kind):
     column, settings = KINDS[kind]
@@ -123,7 +123,7 @@ def test_only_kinds_that_leave_cores_idle_are_built_in_several_segments_here(loc
     check_answers(location.uri, column, kind, 2100)
 
 
-@pytest.mark.when(day=0.3)
+@pytest.mark.when(day=0.2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_segments_of_many_tasks_are_merged(location, kind, monkeypatch):
     monkeypatch.setattr(index_rules, "ROWS_PER_TASK", 500)
@@ -162,7 +162,7 @@ def test_a_stale_index_answers_right_and_optimize_indexes_what_is_new(location, 
     assert {(each.rows_uncovered, each.percent) for each in listed(location, branch)} == {(0, 100.0)}
 
 
-@pytest.mark.when(day=0.3)
+@pytest.mark.when(day=0.2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_that_were_updated_are_not_found_by_what_they_were_after_their_index_was_optimized(location, kind):
     column, settings = KINDS[kind]

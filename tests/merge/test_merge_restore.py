@@ -103,7 +103,7 @@ def known(dataset: lance.LanceDataset) -> dict[str, set[int]]:
     return found
 
 
-@pytest.mark.when(day=0.2)
+@pytest.mark.when(day=0.1)
 @pytest.mark.parametrize("story", [*STORIES, *ALONE], ids=", ".join)
 @STABLE
 def test_the_version_that_comes_back_is_the_one_that_was(uri, stable, story):

@@ -246,6 +246,7 @@ def test_proxies_are_let_go(session, table):
     before = len(held)
     for _ in range(5):
         ask()
+        gc.collect()
         session.sparkContext._jvm.System.gc()
     for _ in range(50):
         if len(held) <= 2 * before:

@@ -31,7 +31,7 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError
 from lance_spark.storage.datasets import find_latest, locate
 
-pytestmark = pytest.mark.parametrize("way", WAYS)
+pytestmark = [pytest.mark.parametrize("way", WAYS), pytest.mark.when(day=0.5)]
 
 
 @pytest.fixture

@@ -26,6 +26,8 @@ from lance_spark.errors import Conflict, NotFound, Refused
 from lance_spark.refs.refs import delete_branch
 from lance_spark.storage.datasets import locate
 
+pytestmark = pytest.mark.when(day=0.5)
+
 
 @pytest.fixture(params=[("shallow", False), ("planted", True)], ids=["shallow", "planted-stable"])
 def made(request):

@@ -86,7 +86,7 @@ def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.when(day=0.08)
+@pytest.mark.when(day=0.05)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_the_second_call_finishes_what_was_killed(story, seed):
     name, found = story

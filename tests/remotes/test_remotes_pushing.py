@@ -44,6 +44,8 @@ from lance_spark.refs.refs import alter_branch, remove_branch
 from lance_spark.remotes import push as pushing
 from lance_spark.storage.datasets import locate
 
+pytestmark = pytest.mark.when(day=0.5)
+
 SHALLOW, PLANTED = pytest.param(("shallow", True), id="shallow-stable"), pytest.param(("planted", False), id="planted")
 DEEP = pytest.param(("deep", False), id="deep")
 ANY_WAY = pytest.mark.parametrize("made", [SHALLOW, PLANTED, DEEP], indirect=True)

@@ -43,6 +43,7 @@ def as_options(read: dict) -> dict:
     return {key: ",".join(value) if key == "columns" else value for key, value in read.items()}
 
 
+@pytest.mark.when(day=0.5)
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
 def test_rows_and_their_order_are_pylances_however_the_scan_is_split(uri, shape):
     dataset = shape(uri)

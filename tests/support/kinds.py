@@ -100,7 +100,7 @@ def _by_day(cases: list[pytest.Item]) -> list[pytest.Item]:
     clients = [case for case in cases if _is_a_client(case)]
     chosen = [case for case in cases if case not in clients and not _is_for_the_night(case)]
     parts = [part for part in _settings(chosen[0], "day") if isinstance(part, float)] if chosen else []
-    if parts or _is_a_grid(chosen):
+    if (parts and len(chosen) > 1) or _is_a_grid(chosen):
         chosen = _sample(chosen, parts[0] if parts else GRID)
     return [case for case in chosen if _is_for_this_spark(case)] + clients[:1]
 

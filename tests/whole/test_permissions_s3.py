@@ -360,6 +360,7 @@ LAST_STEPS: dict[str, tuple[tuple[str, ...], Callable[[Actor], object], str]] = 
 }
 
 
+@pytest.mark.when(day=0.5)
 @pytest.mark.parametrize("verb", LAST_STEPS)
 def test_what_is_denied_at_its_last_step_leaves_nothing_behind(client, denied, faulty, tmp_path, verb):
     patterns, act, place = LAST_STEPS[verb]

@@ -21,13 +21,12 @@ HONEST = {"StorageFailure", "PermissionDenied", "Conflict"}
 """Errors that a fault of the store may end with: it did not answer, refused, or made us meet our own commit."""
 STALE = {"listings frozen", "listings late"}
 BY_DAY = {
-    ("merge a branch", "throttled", 0),
     ("create a namespace", "failing", 0),
-    ("stream a batch", "time-outs", 0),
+    ("read", "time-outs", 0),
     ("read", "slow bytes", 0),
     ("search", "torn answers", 0),
     ("merge rows", "first answers lost", 0),
-    ("push", "first answers 500", 0),
+    ("append", "first answers 500", 0),
     ("delete rows", "out", 0),
     ("create a tag", "out after a write", 0),
     ("append", "gone after a write", 0),

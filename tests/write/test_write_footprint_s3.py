@@ -30,6 +30,7 @@ def witness(client, bucket):
     return changed
 
 
+@pytest.mark.when(day=0.4)
 @pytest.mark.parametrize("branch", BRANCHES)
 def test_a_branch_write_changes_nothing_outside_the_branchs_directory(table, storage, witness, branch):
     write(table, storage, [1, 2])
@@ -50,6 +51,7 @@ def test_a_branch_write_changes_nothing_outside_the_branchs_directory(table, sto
     assert rows(table, storage) == [1, 3]
 
 
+@pytest.mark.when(day=0.4)
 @pytest.mark.parametrize("branch", BRANCHES)
 def test_writing_below_the_branchs_directory_is_the_only_permission_a_branch_write_needs(
     table, storage, storage_through, faulty, witness, branch
