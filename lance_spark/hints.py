@@ -401,6 +401,10 @@ def fetch(remote: str, branch: str) -> Hint:
     return Hint(python, f"{python} in Python", quoted("lance-git", "fetch", remote, branch))
 
 
+SINGLE_BRANCH = Hint("single_branch=True", "single_branch => true", "--single-branch")
+"""What a clone takes to follow one branch."""
+
+
 def push(remote: str, branch: str) -> Hint:
     return Hint(
         f"t.remotes.push({remote!r}, {branch!r})",

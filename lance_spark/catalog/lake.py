@@ -77,6 +77,7 @@ from lance_spark.storage.datasets import find_latest, locate_typed, pin_latest
 from lance_spark.storage.failures import translated
 from lance_spark.storage.resolving import NamedTable
 from lance_spark.storage.small_files import write_below
+from lance_spark.storage.spelling import same_on_disk
 from lance_spark.storage.versions import newest_manifest
 
 _LOOKS, _PAUSE = 50, 0.1
@@ -194,6 +195,9 @@ def check_may_create(catalog: Catalog, kind: str, name: str) -> str:
     if _exists(catalog, kind, name):
         hint = hints.of("Take another name, or delete it first: ", hints.delete_lake_ref(kind, name), ".")
         raise refusal(errors.AlreadyExists, doing, "there is one of that name", hint)
+    there = refs.taken_in_other_case(catalog.manifest, branch_of(kind, name))
+    if there is not None:
+        raise same_on_disk(kind, name, name_of(kind, there) or there)
     return doing
 
 

@@ -69,6 +69,8 @@ _INDEX_AGAIN = (
 _OLDER = "Restore an older version; if none is sound, write what can be read to a new dataset."
 OF_A_VERSION = frozenset({_DROP_ROWS, _INDEX_AGAIN, _OLDER})
 """Advice about a version: one that only old versions need goes with a cleanup."""
+OF_A_DIRECTORY = frozenset({NO_REF, SECOND_MAIN})
+"""Advice to remove a directory, in which those of other branches may lie."""
 MEANINGS = {
     MANIFEST_DAMAGED: Meaning(ERROR, "A manifest cannot be understood: the version is lost.", _RESTORE),
     MANIFEST_GONE: Meaning(ERROR, "A manifest was listed and cannot be read.", _RESTORE),

@@ -54,6 +54,9 @@ class CheckFinding:
     @property
     def do(self) -> str:
         general = finding_codes.MEANINGS[self.code].do
+        if self.code in finding_codes.OF_A_DIRECTORY and self.refs:
+            kept = ", ".join(f"'{name}'" for name in self.refs)
+            return f"{general} But keep the directories in it that are of {kept}."
         held = [ref for ref in self.refs if not ref.startswith("old versions of ")]
         if general in finding_codes.OF_A_VERSION and not held:
             return "Restore the file; or clean up, which removes these versions in time."

@@ -25,6 +25,7 @@ from lance_spark.fsck.finding_rules import (
     mapping,
 )
 from lance_spark.storage import files
+from lance_spark.storage.spelling import folds_case
 from lance_spark.storage.versions import transaction_of
 from lance_spark.survey.chain_rules import Chain, Contradiction, Survey
 from lance_spark.survey.survey import DamagedRef
@@ -165,14 +166,23 @@ def findings_of_refs(
         if branch.parent_branch is not None and branch.parent_branch not in there:
             detail = f"'{branch.name}' was created from '{branch.parent_branch}'."
             yield CheckFinding(finding_codes.PARENT_GONE, branch.name, (branch.name,), detail=detail)
+    roots = {str(chain.branch): chain.root for _, chain in survey.owned() if chain.root}
     for _, chain in survey.owned():
         if not chain.has_ref:
-            yield CheckFinding(finding_codes.SECOND_MAIN if chain.branch == MAIN else finding_codes.NO_REF, chain.root)
+            code = finding_codes.SECOND_MAIN if chain.branch == MAIN else finding_codes.NO_REF
+            yield CheckFinding(code, chain.root, tuple(_lying_in(survey.location, chain.root, roots)))
     uris = {location.uri for location in survey.repositories}
     for tag, uri in survey.recorded_clones.items():
         if uri not in uris:
             yield CheckFinding(finding_codes.CLONE_GONE, uri, (tag,))
     yield from _of_origins(survey)
+
+
+def _lying_in(location: DatasetLocation, root: str, roots: Mapping[str, str]) -> list[str]:
+    """The branches whose directories lie in that of another one: it must not be removed as a whole."""
+    folds = folds_case(location) if len(roots) > 1 else False
+    above = f"{root.casefold() if folds else root}/"
+    return sorted(name for name, one in roots.items() if (one.casefold() if folds else one).startswith(above))
 
 
 def _of_origins(survey: Survey) -> Iterator[CheckFinding]:

@@ -57,8 +57,8 @@ from lance_spark.merge.placement_rules import InPlacePolicy
 from lance_spark.merge.request import Request
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.remotes import fetch_rules
+from lance_spark.remotes.protection import Protection
 from lance_spark.remotes.protection import Remote as Remote
-from lance_spark.remotes.protection import protect
 from lance_spark.remotes.report import Fetched, FetchResult, State
 from lance_spark.storage import refs
 from lance_spark.storage import versions as stored_versions
@@ -66,6 +66,7 @@ from lance_spark.storage.brought import recorded
 from lance_spark.storage.datasets import open_latest, pin_latest, pin_version
 from lance_spark.storage.files import each
 from lance_spark.storage.mem_wal import told_of_waiting, waiting_rows
+from lance_spark.storage.spelling import same_on_disk
 from lance_spark.storage.versions import VersionCache
 
 
@@ -121,6 +122,7 @@ class _Fetch:
         self.follows = dict(self.before)
         self.reader = VersionCache() if seen is None else seen.reader
         """The versions of the remote, each read once."""
+        self.protection = Protection(local, remote, self.reader)
         self.chains: dict[str | None, fetch_rules.RemoteChain] = (
             look(local, remote.location, self.before, options.branches, self.reader)
             if seen is None
@@ -141,9 +143,7 @@ class _Fetch:
         notes: tuple[str, ...] = ()
         if not self.options.dry_run:
             self._note_meetings(ordered)
-            # Files that were copied are not read at the remote.
-            read_there = [] if self.options.deep else self._fetched_now(ordered)
-            notes = protect(self.local, self.remote, read_there, self.reader, self.follows)
+            notes = self._protected(ordered)
         return FetchResult(
             remote=self.remote.name,
             uri=self.remote.location.uri,
@@ -171,6 +171,19 @@ class _Fetch:
                     yield PinnedVersion(chain.branch, known.newest.remote)
             elif chain.fork is not None and chain.fork.version in chain.versions:
                 yield PinnedVersion(chain.branch, chain.fork.version)
+
+    def _protected(self, ordered: Sequence[fetch_rules.RemoteChain]) -> tuple[str, ...]:
+        """Protect what is read at the remote, also what a fetch left that died or was refused there; returns notes."""
+        if self.options.deep:
+            return ()  # files that were copied are not read there
+        for pin in self._fetched_now(ordered):
+            self.protection.add(pin)
+        for chain in ordered:
+            newest = self.follows[chain.branch].newest
+            if newest is not None and newest.remote in chain.versions:
+                self.protection.add(PinnedVersion(chain.branch, newest.remote), again=False)
+        self.protection.prune(list(self.follows))
+        return self.protection.notes
 
     def _fetched_now(self, ordered: Sequence[fetch_rules.RemoteChain]) -> list[PinnedVersion]:
         """Versions of the remote that this run fetched; their files may be read from now on."""
@@ -274,13 +287,19 @@ class _Fetch:
 
     def _check_spelling(self, name: str) -> None:
         """Raise Refused if another following branch differs only in case, where the disk cannot hold both."""
-        try:
-            refs.check_spelling(self.local, name)
-        except errors.Refused as problem:
+        there = refs.taken_in_other_case(self.local, name)
+        if there is None:
+            return
+        if self.options.branches is None:
             one = hints.fetch(self.remote.name, MAIN)
-            raise errors.Refused(
-                problem.message, hint=hints.of("Fetch the branches that you need by their names, such as ", one, ".")
-            ) from None
+            words = ("Fetch the branches that you need by their names, such as ", one, "; clone with ")
+            hint = hints.of(*words, hints.SINGLE_BRANCH, ".")
+        elif refs.read_branch(self.local, there) is not None:
+            deleted = hints.delete_branch(there)
+            hint = hints.of("If you do not need that: ", deleted, ". Or follow the remote on another disk.")
+        else:
+            hint = hints.of("Follow the remote on another disk, or let one of the branches have another name there.")
+        raise same_on_disk("branch", name, there, hint)
 
     def _fork_pair(self, parent: Follows, fork: PinnedVersion) -> VersionPair | None:
         """The pair of the version that a branch was created from, if that version was fetched and still exists."""
@@ -295,7 +314,7 @@ class _Fetch:
 
     def _plant(self, chain: fetch_rules.RemoteChain, follows: Follows, version: int) -> Follows:
         name = following_name(follows.remote, follows.branch)
-        pin = pin_version(self.remote.location, chain.branch, version)
+        pin = self._read_from_now_on(pin_version(self.remote.location, chain.branch, version))
         begin = Trace(BEGIN, pin, chain.identity).properties(f"Begin {name} again")
         replay_commits.truncate(self.local, name, self.remote.location, pin, begin)
         after = 0 if follows.newest is None else follows.newest.remote
@@ -312,6 +331,11 @@ class _Fetch:
         self.planted[chain.branch] = pair
         return self._pair(follows, pair)
 
+    def _read_from_now_on(self, pin: PinnedVersion) -> PinnedVersion:
+        if not self.options.deep:
+            self.protection.add(pin)
+        return pin
+
     def _advance(self, chain: fetch_rules.RemoteChain, follows: Follows, version: int) -> Follows:
         name, newest = following_name(follows.remote, follows.branch), follows.newest
         if newest is None:
@@ -319,7 +343,7 @@ class _Fetch:
         there = self.remote.location
         before = PinnedVersion(chain.branch, newest.remote)
         stamp = self.reader.contents(there, PinnedVersion(chain.branch, version)).head.timestamp_ns
-        after = PinnedVersion(chain.branch, version, stamp)
+        after = self._read_from_now_on(PinnedVersion(chain.branch, version, stamp))
 
         def make() -> Request:
             ours = pin_latest(self.local, name)

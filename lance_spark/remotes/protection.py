@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 
 from lance_spark import errors
 from lance_spark.clones.identity import own_name
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.refs import BRANCHES, TAGS, PinnedVersion, Tag
-from lance_spark.core.tracking import Follows
 from lance_spark.format.contents import DataFile, DeletionFile
 from lance_spark.format.versions import Snapshot
 from lance_spark.storage import refs
@@ -30,38 +30,61 @@ class Remote:
 # --- Protecting files at a remote from cleanups there
 
 
-def protect(
-    local: DatasetLocation,
-    remote: Remote,
-    pins: Sequence[PinnedVersion],
-    reader: VersionCache | None = None,
-    follows: Mapping[str | None, Follows] | None = None,
-) -> tuple[str, ...]:
-    """Tag versions of the remote that were fetched; returns notes for the user.
-
-    A tag keeps every tool's cleanup away from a version. Without write access there, the result is a warning instead.
-    ``follows`` are the fetched branches: while few versions were ever fetched, the remote's tags are not listed.
-    """
-    tags, known = refs.TagWriter(remote.location), set[str]()
-    few = follows is not None and sum(len(each.pairs) for each in follows.values()) <= _FEW
-    own = ""
+def protect(local: DatasetLocation, remote: Remote, pins: Iterable[PinnedVersion]) -> tuple[str, ...]:
+    """Tag versions of the remote that are read from here; returns notes for the user."""
+    protection = Protection(local, remote)
     for pin in pins:
+        protection.add(pin)
+    return protection.notes
+
+
+class Protection:
+    """Tags of a remote's versions, for one run of a fetch.
+
+    A tag keeps every tool's cleanup away from a version. It comes before the version is read: of a fetch that is killed
+    in between, the next one would not know that it is missing. Without write access there, :attr:`notes` warns instead.
+    """
+
+    def __init__(self, local: DatasetLocation, remote: Remote, reader: VersionCache | None = None) -> None:
+        self.local, self.remote, self.reader = local, remote, reader
+        self.notes: tuple[str, ...] = ()
+        self._refused = False
+        self._tags = refs.TagWriter(remote.location)
+        self._done: set[str] = set()
+
+    @cached_property
+    def _own(self) -> str:
+        return own_name(self.local, self.remote.location)
+
+    @cached_property
+    def _known(self) -> set[str]:
+        return set(refs.list_ref_names(self.remote.location, TAGS))
+
+    def add(self, pin: PinnedVersion, again: bool = True) -> None:
+        """Tag a version, unless writing there failed before; not ``again`` where the tag exists, wherever it is."""
+        if self._refused:
+            return
         try:
-            own = own or own_name(local, remote.location)
-            name = tag_name(own, pin)
-            known = known or (set() if few else set(refs.list_ref_names(remote.location, TAGS)))
-            _tag(remote, tags, name, pin, name in known)
+            name = tag_name(self._own, pin)
+            if name in self._done or (not again and name in self._known):
+                return
+            _tag(self.remote, self._tags, name, pin, name in self._known)
         except errors.StorageFailure as problem:
-            return (
-                f"{remote.location.uri} could not record that {pin} is read from here ({type(problem).__name__}): a "
-                "cleanup there may delete files that this dataset needs.",
+            self._refused = True
+            self.notes += (
+                f"{self.remote.location.uri} could not record that {pin} is read from here "
+                f"({type(problem).__name__}): a cleanup there may delete files that this dataset needs.",
             )
         except errors.NotFound:
-            return (f"{pin} of {remote.location.uri} no longer exists; fetch again.",)
-        known.add(name)
-    if pins and not few:
-        prune(local, remote, own, known, reader, [] if follows is None else list(follows))
-    return ()
+            self.notes += (f"{pin} of {self.remote.location.uri} no longer exists; fetch again.",)
+        else:
+            self._done.add(name)
+            self._known.add(name)
+
+    def prune(self, branches: Sequence[str | None]) -> None:
+        """Delete tags that nothing needs, if this run made any."""
+        if self._done and not self.notes:
+            prune(self.local, self.remote, self._own, self._known, self.reader, branches)
 
 
 def tag_name(own: str, pin: PinnedVersion) -> str:

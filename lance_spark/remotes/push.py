@@ -40,6 +40,7 @@ from lance_spark.storage import versions as stored_versions
 from lance_spark.storage.commits import check_mergeable, check_writable
 from lance_spark.storage.datasets import find_latest, pin_latest, pin_version
 from lance_spark.storage.mem_wal import check_nothing_waits
+from lance_spark.storage.spelling import same_on_disk
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ def push(
     exists = branch is None or refs.read_branch(remote.location, branch) is not None
     if exists:
         check_writable(remote.location, branch)
+    else:
+        _check_spelling(remote, str(branch))
     fetched = fetch(local, remote, engine, FetchOptions(branches=[branch] if exists else None))
     if not exists and options.dry_run:
         return PushResult(remote.name, remote.location.uri, branch or MAIN, True, None, fetched.notes, dry_run=True)
@@ -98,6 +101,14 @@ def push(
         notes=fetched.notes,
         dry_run=options.dry_run,
     )
+
+
+def _check_spelling(remote: Remote, branch: str) -> None:
+    """Raise Refused if the remote's disk would take a new branch for another one."""
+    there = refs.taken_in_other_case(remote.location, branch)
+    if there is not None:
+        another = hints.of("Push it under another name: ", hints.create_branch("NEW", branch), ".")
+        raise same_on_disk("branch", branch, there, another, f" at {remote.name}")
 
 
 # --- A push to a branch that is where the last fetch or push left it

@@ -154,7 +154,14 @@ def is_taken(location: DatasetLocation, name: str) -> bool:
 
 
 def check_spelling(location: DatasetLocation, name: str) -> None:
-    """Raise Refused if the disk takes the directory of a new branch, or one above it, for that of another branch.
+    """Raise Refused if the disk takes the directory of a new branch, or one above it, for that of another branch."""
+    there = taken_in_other_case(location, name)
+    if there is not None:
+        raise same_on_disk("branch", name, there)
+
+
+def taken_in_other_case(location: DatasetLocation, name: str) -> str | None:
+    """A branch that is there, or the beginning of one, for which the disk takes a new branch; None elsewhere.
 
     ``exp`` would be ``Exp``, and ``feature/b`` would lie in ``tree/Feature``, where no listing shows it as its own.
     """
@@ -163,10 +170,9 @@ def check_spelling(location: DatasetLocation, name: str) -> None:
         found = found_as(location, path)
         if found is not None:
             there = core_refs.ref_name(found) or found + root[len(found) :]
-            raise same_on_disk("branch", name, there.removeprefix("tree/"))
+            return there.removeprefix("tree/")
     other = spelling_of(location).of(root)  # the directory is spelled as this name, and is the other branch's
-    if other != root:
-        raise same_on_disk("branch", name, other.removeprefix("tree/"))
+    return None if other == root else other.removeprefix("tree/")
 
 
 def branch_starts(location: DatasetLocation, name: str) -> list[int]:

@@ -19,6 +19,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.reflog import BRANCH, LOG, decode
 from lance_spark.core.refs import BRANCHES, ref_name
 from lance_spark.errors import CorruptData, Refused
+from lance_spark.hints import Hint
 from lance_spark.storage import files
 
 
@@ -47,12 +48,16 @@ def found_as(location: DatasetLocation, path: str) -> str | None:
     return "/".join(found) if found != path.split("/")[: len(found)] else None
 
 
-def same_on_disk(kind: str, name: str, there: str) -> Refused:
-    """A refusal to create a ref whose files would be those of another one, or lie among them."""
+def same_on_disk(kind: str, name: str, there: str, hint: Hint | str | None = None, place: str = "") -> Refused:
+    """A refusal to create a ref whose files would be those of another one, or lie among them.
+
+    ``place`` is where, if not here, such as " at origin".
+    """
+    disk = "its disk" if place else "this disk"
     return Refused(
-        f"{kind.capitalize()} '{name}' was not created: this disk does not tell upper from lower case, and '{there}' "
-        "is there, or begins alike.",
-        hint=f"Write '{there}', or choose a name that differs in more than its case.",
+        f"{kind.capitalize()} '{name}' was not created{place}: {disk} does not tell upper from lower case, and "
+        f"'{there}' is there, or begins alike.",
+        hint=hint or f"Write '{there}', or choose a name that differs in more than its case.",
     )
 
 

@@ -84,6 +84,27 @@ def codes(uri):
     return {finding.code for finding in LanceTable.for_path(uri).fsck().findings}
 
 
+def without_its_ref(uri, name):
+    lance.dataset(uri).create_branch(name)
+    Path(uri, "_refs", "branches", f"{name}.json").unlink()
+
+
+@pytest.mark.parametrize(("name", "make"), [("feature", without_its_ref), ("main", lambda uri, _: second_main(uri))])
+def test_no_advice_removes_a_branch_that_lies_in_the_directory_of_another_one(uri, name, make):
+    lance.write_dataset(numbers(3), uri)
+    for inner in (f"{name}/a", f"{name}/b/c"):
+        lance.dataset(uri).create_branch(inner)
+    make(uri, name)
+    (finding,) = LanceTable.for_path(uri).fsck().findings
+    assert finding.do.endswith(f"But keep the directories in it that are of '{name}/a', '{name}/b/c'.")
+    assert finding.refs == (f"{name}/a", f"{name}/b/c")
+    for each in Path(uri, "tree", name).iterdir():
+        if each.name not in ("a", "b"):
+            shutil.rmtree(each)
+    assert not codes(uri)
+    assert lance.dataset(uri).checkout_version((f"{name}/b/c", None)).count_rows() == 3
+
+
 @pytest.mark.when(day=0.5)
 @pytest.mark.parametrize("damage", [lambda path: path.unlink(), cut], ids=["gone", "cut off"])
 def test_the_advice_about_an_index_leads_out(uri, damage):

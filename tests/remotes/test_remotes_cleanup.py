@@ -1,11 +1,13 @@
 """Cleanups at either end: a clone reads everything it has, and goes on, whatever is deleted at its remote."""
 
 import os
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 import lance
 import pytest
+from support.branched_lakes import Killed, Mortal
 from support.cleanup_datasets import age_all
 from support.local_datasets import contents
 from support.merge_datasets import add, clean_all, head
@@ -141,6 +143,41 @@ def test_tags_that_protect_nothing_any_more_are_taken_away(source, local):
     ours(source)
     assert_follows(local, source)
     assert_same(local, None, source, None)
+
+
+@pytest.mark.when(day={"at": [2]})
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_what_a_killed_fetch_brought_outlives_pylances_cleanup(tmp_path, at):
+    """The next fetch finds everything there, and would not know that a tag is missing."""
+    source, local = f"{tmp_path}/source.lance", f"{tmp_path}/local.lance"
+    begun(source, True)
+    made_clone(source, local, "planted")
+    appended(head(source))
+    with suppress(Killed), Mortal(str(tmp_path), at).living():
+        fetched(local, source)
+    before = read(local, "origin/main")
+    overwritten(head(source))
+    pylances(source)
+    assert read(local, "origin/main") == before
+
+
+def test_the_next_fetch_protects_what_could_not_be_protected(tmp_path, monkeypatch):
+    source, local = f"{tmp_path}/source.lance", f"{tmp_path}/local.lance"
+    begun(source, True)
+    made_clone(source, local, "planted")
+    appended(head(source))
+
+    def denied(*_):
+        raise PermissionDenied("no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(refs.TagWriter, "create", denied)
+        assert "could not record" in fetched(local, source).notes[0]
+    assert not fetched(local, source).notes
+    before = read(local, "origin/main")
+    overwritten(head(source))
+    pylances(source)
+    assert read(local, "origin/main") == before
 
 
 def test_a_remote_where_nothing_may_be_written(tmp_path, made, monkeypatch):

@@ -24,8 +24,10 @@ from lance_spark.errors import NotFound, Refused
 from lance_spark.fsck.fsck import fsck
 from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.refs import reflog, refs
+from lance_spark.remotes.clone import clone
 from lance_spark.remotes.fetch import FetchOptions, Remote, fetch
-from lance_spark.storage.datasets import locate
+from lance_spark.remotes.push import push
+from lance_spark.storage.datasets import locate, pin_latest
 from lance_spark.storage.resolving import resolve
 
 
@@ -149,6 +151,13 @@ def test_a_deleted_branch_that_shares_a_directory_can_be_restored_until_it_expir
     assert not found_by_fsck(location)
 
 
+def test_advice_about_a_leftover_directory_names_the_branches_that_the_disk_has_in_it(location):
+    made_by_pylance(location, "Feature/a", "feature")
+    refs.remove_branch(location, "feature")
+    told = {finding.path: finding.do for finding in found_by_fsck(location)}
+    assert "keep the directories in it that are of 'Feature/a'" in told["tree/feature"]
+
+
 def test_a_record_of_a_deletion_in_another_case_never_removes_a_living_branch(location):
     made_by_pylance(location, "exp")
     refs.remove_branch(location, "exp")
@@ -193,7 +202,7 @@ def test_a_ref_of_the_lake_that_the_disk_takes_for_another_one_is_refused(disk, 
     tables.declare_table(catalog, "t")
     now = datetime(2026, 1, 1, tzinfo=timezone.utc)
     lake.create_ref(catalog, kind, "Exp", now)
-    with pytest.raises(Refused, match="upper from lower case"):
+    with pytest.raises(Refused, match=f"{kind.capitalize()} 'exp' was not created.*upper from lower case, and 'Exp'"):
         lake.create_ref(catalog, kind, "exp", now)
     assert [ref.name for ref in lake.list_refs(catalog, kind)] == ["Exp"]
     with pytest.raises(NotFound):
@@ -212,5 +221,25 @@ def test_branches_of_a_remote_that_differ_in_case_are_fetched_by_name(location, 
     assert "lance-git fetch origin main" in problem.value.hint.shell
     fetch(location, remote, RUNNER, FetchOptions([None, "Exp"]))
     assert rows(location, "origin/Exp") == [0, 1]
+    with pytest.raises(Refused, match="upper from lower case") as problem:
+        fetch(location, remote, RUNNER, FetchOptions(["exp"]))
+    assert problem.value.hint.shell.startswith("If you do not need that: lance-git branch -d origin/Exp.")
     with pytest.raises(Refused, match="'Origin/main' was not created"):
         fetch(location, Remote("Origin", source), RUNNER)
+
+
+@pytest.mark.parametrize("name", ["exp", "EXP/b"])
+def test_a_branch_that_the_disk_of_a_remote_takes_for_another_one_is_not_pushed(location, tmp_path, name):
+    refs.create_branch(location, "Exp", RefSpec())
+    local = locate(f"{tmp_path}/local.lance")
+    clone(Remote("origin", location), pin_latest(location, None), local, RUNNER)
+    refs.create_branch(local, name, RefSpec())
+    append(local, name, 1)
+    before = sorted(os.walk(location.uri))
+    with pytest.raises(Refused, match=f"'{name}' was not created at origin: its disk does not tell") as problem:
+        push(local, Remote("origin", location), name, RUNNER)
+    assert problem.value.hint.shell == f"Push it under another name: lance-git branch NEW {name}."
+    assert sorted(os.walk(location.uri)) == before
+    refs.create_branch(local, "NEW", RefSpec(branch=name))
+    push(local, Remote("origin", location), "NEW", RUNNER)
+    assert rows(location, "NEW") == [0, 1]
