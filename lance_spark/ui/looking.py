@@ -28,6 +28,7 @@ from lance_spark.core.refs import (
     RefSpec,
     branch_or_none,
     is_service_branch,
+    is_service_tag,
     is_stream_tag,
 )
 from lance_spark.core.show import Grid, card_of, counted, moment, moment_at, readable
@@ -266,6 +267,31 @@ def look_at_table(subject: Subject, name: str, ref: str = "", at: str = "") -> p
         health=health_rules.health_of(subject.stored_reports(), name, location.uri),
         branches=(MAIN, *branches),
     )
+
+
+@dataclass(frozen=True)
+class Again:
+    """What a form needs that comes after a mistake in it: another try should not begin at the table's page."""
+
+    form: str
+    """``row``, ``diff`` or ``merge``."""
+    typed: Mapping[str, str]
+    askable: tuple[str, ...] = ()
+    asked: str = ""
+    branches: tuple[str, ...] = (MAIN,)
+    tags: tuple[str, ...] = ()
+
+
+def form_again(location: DatasetLocation, form: str, typed: Mapping[str, str]) -> Again:
+    """The form with what was typed. Raises NotFound, CorruptData, StorageFailure."""
+    pin, refs = pin_latest(location, None), read_refs(location)
+    schema = schema_of(location, pin)
+    branches = [branch for branch in sorted(refs.branches) if not is_service_branch(branch, refs.tags)]
+    tags = [tag for tag in sorted(refs.tags) if not is_service_tag(tag, refs.tags)]
+    askable, column = row_rules.askable(schema), typed.get("column", "")
+    key = key_columns(read_contents(location, pin).fields)
+    asked = column if column in askable else row_rules.first_choice(schema, key)
+    return Again(form, dict(typed), askable, asked, (MAIN, *branches), tuple(tags))
 
 
 def look_at_graph(location: DatasetLocation, count: int) -> page_rules.GraphPage:

@@ -181,6 +181,11 @@ class TablePage:
     branches: tuple[str, ...]
     """Names, main first."""
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Names of the tags that people made."""
+        return tuple(ref.name for ref in self.refs if ref.kind == "tag" and not ref.service)
+
 
 def ref_lines(table: RefTable) -> tuple[RefLine, ...]:
     """Branches, then tags, those of this package last."""
@@ -237,6 +242,11 @@ class GraphPage:
     legend: tuple[str, ...]
     older: bool
     shown: int
+
+    @property
+    def signed(self) -> bool:
+        """Whether any of these versions says who made it."""
+        return any(line.author for line in self.lines)
 
 
 def graph_page(entries: Sequence[LogEntry], older: bool, now: datetime) -> GraphPage:

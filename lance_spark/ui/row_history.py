@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, PinnedVersion, RefTable, branch_or_none, is_service_branch, missing
-from lance_spark.errors import CorruptData, LanceSparkError, NotFound
-from lance_spark.format.operations import LogEntry
+from lance_spark.errors import CorruptData, InvalidOption, LanceSparkError, NotFound
+from lance_spark.format.operations import LogEntry, key_columns
 from lance_spark.log.log import log
 from lance_spark.scan.fragment_reads import head, schema_of
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.files import THREADS, each
 from lance_spark.storage.refs import read_refs
 from lance_spark.storage.resolving import resolve_expression
+from lance_spark.storage.versions import read_contents
 from lance_spark.ui import row_rules
 from lance_spark.ui.cell_rules import Pair, equal
 from lance_spark.ui.page_rules import pin_text
@@ -35,20 +37,28 @@ def find_row(location: DatasetLocation, column: str, text: str, only: Sequence[s
     main = pin_latest(location, None)
     schema = schema_of(location, main)
     condition = row_rules.condition(schema, column, text)
+    key = row_rules.telling(schema, key_columns(read_contents(location, main).fields))
     refs = read_refs(location)
     names = [name for name in sorted(refs.branches) if not is_service_branch(name, refs.tags) or name in only]
     for name in only:
         if name != MAIN and name not in refs.branches:
             raise missing("branch", name, [MAIN, *names])
     chosen = [name for name in names if not only or name in only][:_BRANCHES]
-    search = _Search(location, column, condition)
+    search = _Search(location, column, condition, column == key)
     tips: list[tuple[str, PinnedVersion | LanceSparkError]] = [(MAIN, main)]
     tips += each(location, lambda name: (name, _tip(location, refs, name)), chosen)
+    candidates = () if not key or column == key else search.values_of(key, [tip for _, tip in tips])
+    if len(candidates) == 1:
+        # By another column, a change of its value looks like the end of one row and the beginning of another.
+        with suppress(InvalidOption):  # a key that cannot be typed
+            return replace(find_row(location, key, candidates[0], only), asked=(column, text))
     found = [_on_branch(search, refs, name, tip) for name, tip in tips]
     found.sort(key=lambda one: (not one.own or one.branch == MAIN, one.branch != MAIN, not one.differs, one.branch))
     more = len(names) - len(chosen) if not only else 0
     cells, asked = tuple(search.with_cells(found)), row_rules.askable(schema)
-    return RowPage(column, text, search.names(found), cells, asked, more, search.more)
+    shown = search.names(found)
+    choice = RowPage(column, text, shown, cells, asked, more, search.more, candidates=candidates)
+    return replace(choice, key=key) if candidates else choice
 
 
 def _tip(location: DatasetLocation, refs: RefTable, name: str) -> PinnedVersion | LanceSparkError:
@@ -62,23 +72,24 @@ def _tip(location: DatasetLocation, refs: RefTable, name: str) -> PinnedVersion 
 def _on_branch(search: _Search, refs: RefTable, name: str, tip: PinnedVersion | LanceSparkError) -> RowOnBranch:
     branch = branch_or_none(name)
     if isinstance(tip, LanceSparkError):
-        return RowOnBranch(name, PinnedVersion(branch, 0), "unknown", problem=tip.message)
+        return RowOnBranch(name, PinnedVersion(branch, 0), "unknown", problem=tip.message, is_key=search.is_key)
     fork = None if branch is None else refs.branches[branch].fork
     try:
         mine = search.at(tip)
         if branch is None:
             search.main = mine
             change = search.made_by(tip, 0)
-            return RowOnBranch(name, tip, "here" if mine else "absent", change is not None, change=change)
+            state = "here" if mine else "absent"
+            return RowOnBranch(name, tip, state, change is not None, change=change, is_key=search.is_key)
         state = row_rules.state_of(mine, search.main)
         if fork is not None and search.is_as_at(fork, branch, mine):
-            return RowOnBranch(name, tip, state, fork=fork)
+            return RowOnBranch(name, tip, state, fork=fork, is_key=search.is_key)
         change = search.made_by(tip, 0 if fork is None else fork.version)
-        return RowOnBranch(name, tip, state, True, fork, change)
+        return RowOnBranch(name, tip, state, True, fork, change, is_key=search.is_key)
     except (CorruptData, NotFound) as problem:
         if branch is None:
             raise
-        return RowOnBranch(name, tip, "unknown", problem=problem.message)
+        return RowOnBranch(name, tip, "unknown", problem=problem.message, is_key=search.is_key)
 
 
 @dataclass
@@ -88,6 +99,8 @@ class _Search:
     location: DatasetLocation
     column: str
     condition: str
+    is_key: bool = True
+    """Whether the column tells rows apart."""
     main: Rows = ()
     """The rows of main."""
     more: bool = False
@@ -107,6 +120,15 @@ class _Search:
         self.more = self.more or len(rows) > row_rules.MOST_ROWS
         return tuple(rows[: row_rules.MOST_ROWS])
 
+    def values_of(self, key: str, tips: Sequence[PinnedVersion | LanceSparkError]) -> tuple[str, ...]:
+        """The values of another column in the rows of these versions. One that cannot be read has none."""
+        found: dict[str, None] = {}
+        for tip in tips:
+            with suppress(CorruptData, NotFound):
+                rows = () if isinstance(tip, LanceSparkError) else self.at(tip)
+                found |= dict.fromkeys(str(row[key]) for row in rows if row.get(key) is not None)
+        return tuple(found)
+
     def is_as_at(self, fork: PinnedVersion, branch: str, mine: Rows) -> bool:
         """Whether the rows are those that a branch began with; its first version is a copy of its fork."""
         try:
@@ -119,7 +141,8 @@ class _Search:
         for count in (_FIRST, _VERSIONS):
             for entry, before, now in self.changes(tip, count):
                 own = entry.branch == tip.branch and entry.version > after
-                return RowMaker(entry, began=not before, ended=not now) if own else None
+                kind = row_rules.what_happened(entry, before, now, self.is_key)
+                return RowMaker(entry, kind) if own else None
         return None
 
     def changes(self, tip: PinnedVersion, most: int) -> Iterator[tuple[LogEntry, Rows, Rows]]:
@@ -162,7 +185,12 @@ class RowVersion:
     entry: LogEntry
     rows: tuple[tuple[Pair, ...], ...]
     kind: str
-    """``added``, ``changed`` or ``deleted``."""
+    """``added``, ``deleted``, ``changed``, ``began`` or ``ended``."""
+
+    @property
+    def mark(self) -> str:
+        """``added``, ``deleted`` or ``changed``, for the eye."""
+        return self.kind if self.kind in (row_rules.ADDED, row_rules.DELETED) else row_rules.CHANGED
 
 
 @dataclass(frozen=True)
@@ -173,15 +201,22 @@ class RowStory:
     names: tuple[str, ...]
     changes: tuple[RowVersion, ...]
 
+    @property
+    def signed(self) -> bool:
+        """Whether all of its versions say who made them."""
+        return all(one.entry.author for one in self.changes)
+
 
 def tell_row(location: DatasetLocation, ref: str, column: str, text: str, most: int = 50) -> RowStory:
     """All versions of a ref's branch, up to the ref, that changed a row. Raises as :func:`find_row`."""
     tip = resolve_expression(location, ref, None)
-    search = _Search(location, column, row_rules.condition(schema_of(location, tip), column, text))
+    schema = schema_of(location, tip)
+    key = row_rules.telling(schema, key_columns(read_contents(location, tip).fields))
+    search = _Search(location, column, row_rules.condition(schema, column, text), column == key)
     told = list(islice(search.changes(tip, _VERSIONS), most))
     names = row_rules.column_order([row for _, before, after in told for row in (*before, *after)], column)
     changes = []
     for entry, before, after in told:
-        kind = "added" if not before else "deleted" if not after else "changed"
+        kind = row_rules.what_happened(entry, before, after, search.is_key)
         changes.append(RowVersion(entry, row_rules.shown_rows(after, before, names), kind))
     return RowStory(pin_text(tip), names, tuple(changes))

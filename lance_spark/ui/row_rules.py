@@ -40,6 +40,13 @@ def first_choice(schema: pa.Schema, key: Sequence[str]) -> str:
     return next(iter([*(name for name in key if name in names), likely(schema), *names]), "") or next(iter(names), "")
 
 
+def telling(schema: pa.Schema, key: Sequence[str]) -> str:
+    """The column that tells rows apart: the table's key, or one that is called so; "" for none, or for several."""
+    if key:
+        return key[0] if len(key) == 1 and key[0] in askable(schema) else ""
+    return likely(schema)
+
+
 def likely(schema: pa.Schema) -> str:
     """A column that is called like a key: where rows cannot be matched otherwise, a page tries it; "" for none."""
     found = [name for name in askable(schema) if name.lower() in ("id", "key", "uuid")]
@@ -94,16 +101,43 @@ def _value(kind: pa.DataType, text: str) -> Any:
 # --- Which version made the row what it is
 
 
+ADDED, DELETED, CHANGED, BEGAN, ENDED = "added", "deleted", "changed", "began", "ended"
+"""What a version did to a row; the last two of a value, which a row has since then, or no row has any longer."""
+_SAID = {
+    ADDED: "added it",
+    DELETED: "deleted it",
+    CHANGED: "changed it",
+    BEGAN: "set a row to this value",
+    ENDED: "took this value from a row",
+}
+
+
+def what_happened(entry: LogEntry, before: Rows, after: Rows, is_key: bool) -> str:
+    """What a version did to the rows with a value of a column, which is the key or any other one.
+
+    A row that is found by another column than its key may have been there before, with another value: only an append
+    surely added it, and only a deletion surely deleted it.
+    """
+    if before and after:
+        return CHANGED
+    if not before:
+        return ADDED if is_key or entry.operation == "Append" or not entry.parents else BEGAN
+    return DELETED if is_key or entry.operation == "Delete" else ENDED
+
+
 @dataclass(frozen=True)
 class RowMaker:
     """A version that gave a row the values it has."""
 
     entry: LogEntry
     """The version."""
-    began: bool = False
-    """Whether the row did not exist before."""
-    ended: bool = False
-    """Whether it removed the row."""
+    kind: str = CHANGED
+    """``added``, ``deleted``, ``changed``, ``began`` or ``ended``."""
+
+    @property
+    def said(self) -> str:
+        """What it did, in words."""
+        return _SAID[self.kind]
 
 
 def may_change_rows(entry: LogEntry) -> bool:
@@ -152,6 +186,8 @@ class RowOnBranch:
     rows: tuple[tuple[Pair, ...], ...] = ()
     problem: str = ""
     """Why it could not be read."""
+    is_key: bool = True
+    """Whether the row was asked for by its key: otherwise, a branch without the value may have the row."""
 
     @property
     def differs(self) -> bool:
@@ -163,13 +199,14 @@ class RowOnBranch:
         """The state in words."""
         differing = sum(pair.changed for pair in self.rows[0]) if self.rows else 0
         cells = f"{counted(differing, 'cell')} differ{'s' if differing == 1 else ''} from {MAIN}"
+        value = "" if self.is_key else "this value "
         return {
             "here": "has the row",
             "absent": "has no such row",
             "same": f"the same as on {MAIN}",
             "changed": cells if differing else f"other rows than on {MAIN}",
-            "added": f"not on {MAIN}",
-            "gone": f"not here, but on {MAIN}",
+            "added": f"{value}not on {MAIN}",
+            "gone": f"{value}not here, but on {MAIN}",
             "unknown": "could not be read",
         }[self.state]
 
@@ -198,6 +235,17 @@ class RowPage:
     """How many branches were not looked at."""
     more_rows: bool = False
     """Whether a version has more rows with the value than are shown."""
+    asked: tuple[str, str] | None = None
+    """The column and value that were asked for, if they led to the one row that is shown by its key."""
+    key: str = ""
+    """The column that tells rows apart, if ``column`` is another one; "" if it is that, or there is none."""
+    candidates: tuple[str, ...] = ()
+    """Values of ``key`` in the rows that have the value: each is a row of its own."""
+
+    @property
+    def is_key(self) -> bool:
+        """Whether the row is asked for by what tells rows apart."""
+        return all(branch.is_key for branch in self.branches)
 
     @property
     def changed_by(self) -> tuple[RowOnBranch, ...]:
@@ -208,6 +256,12 @@ class RowPage:
     def on_main(self) -> RowMaker | None:
         """The version that made it what it is on main."""
         return next((branch.change for branch in self.branches if branch.branch == MAIN), None)
+
+    @property
+    def unsigned(self) -> bool:
+        """Whether a version that is named does not say who made it."""
+        makers = [self.on_main, *(branch.change for branch in self.changed_by)]
+        return any(maker is not None and not maker.entry.author for maker in makers)
 
     @property
     def found(self) -> bool:
@@ -221,9 +275,10 @@ class RowPage:
             return f"No branch has a row with {self.column} = {self.value}."
         names = [branch.branch for branch in self.changed_by]
         if not names:
-            return "No branch changed this row."
+            return "No branch changed this row." if self.is_key else "No branch changed rows with this value."
         listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-        return f"{'Branch' if len(names) == 1 else 'Branches'} {listed} changed this row."
+        what = "this row" if self.is_key else "rows with this value"
+        return f"{'Branch' if len(names) == 1 else 'Branches'} {listed} changed {what}."
 
 
 def state_of(mine: Rows, main: Rows) -> str:

@@ -33,6 +33,8 @@ _THREADS = 8
 _LONGEST_FORM = 64 * 1024
 PATIENCE = 120.0
 """Seconds that a page waits for a store."""
+_FORMS = {"row": "row", "story": "row", "diff": "diff", "diff-rows": "diff", "merge": "merge"}
+"""By page, the form that leads to it."""
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -239,8 +241,18 @@ class _Views:
         return pages.render(template, self._values(**values))
 
     def problem(self, problem: Problem) -> tuple[str, int]:
-        """A problem, as a page or as a part of one."""
-        return self._page("problem.html", problem=problem), problem.status
+        """A problem, as a page or as a part of one; after a mistake in a form, with the form to try again."""
+        return self._page("problem.html", problem=problem, again=self._again(problem)), problem.status
+
+    def _again(self, problem: Problem) -> looking.Again | None:
+        form = _FORMS.get(self._request.path.rpartition("/")[2])
+        if form is None or problem.status not in (400, 404, 409):
+            return None
+        place, typed = self._place, self._request.args
+        try:
+            return self._waiting.of(lambda: looking.form_again(place(), form, typed))
+        except LanceSparkError:
+            return None  # what is wrong is said already
 
     def _part_of(self, name: str, look: Callable[[DatasetLocation], page_rules.UpkeepPart]) -> Callable[[], str]:
         def view() -> str:

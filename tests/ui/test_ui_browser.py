@@ -109,6 +109,21 @@ def test_a_newcomer_finds_which_branch_changed_a_row(browser, address):
     page.close()
 
 
+@pytest.mark.parametrize("page", ["row?t=shop.products&column=id&value=7", "diff?t=shop.products&a=main&b=exp"])
+def test_cells_that_differ_are_in_sight_on_a_telephone(browser, address, page):
+    with browser.new_context(viewport={"width": 390, "height": 900}) as context:
+        shown = context.new_page()
+        visited(shown, address + page)
+        ends = shown.evaluate("[...document.querySelectorAll('td.changed')].map(e => e.getBoundingClientRect().right)")
+        assert len(ends) > 2
+        assert max(ends) <= 390
+        names = shown.evaluate(
+            "[...document.querySelectorAll('a.ref')].map(e => [e.innerText, e.getClientRects().length, "
+            "e.getBoundingClientRect().height])"
+        )
+        assert [name for name, _, height in names if height > 30] == []  # one line: no name is broken within a word
+
+
 def test_a_command_is_copied(browser, address):
     with browser.new_context(permissions=["clipboard-read", "clipboard-write"]) as context:
         page = context.new_page()

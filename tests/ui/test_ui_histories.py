@@ -16,9 +16,9 @@ IDS = range(6)
 class Account:
     """The rows of every version, by branch; a branch begins with a copy of its fork."""
 
-    def __init__(self, uri, seed):
-        self.uri, self.random = uri, random.Random(seed)
-        rows = pa.table({"id": list(IDS), "price": [float(number) for number in IDS]})
+    def __init__(self, uri, seed, key="id"):
+        self.uri, self.random, self.key = uri, random.Random(seed), key
+        rows = pa.table({key: list(IDS), "price": [float(number) for number in IDS]})
         lance.write_dataset(rows, uri, max_rows_per_file=2, enable_stable_row_ids=bool(seed % 2))
         self.versions = {"main": {1: self._read("main")}}
         self.begun = {"main": 0}
@@ -27,7 +27,7 @@ class Account:
         return lance.dataset(self.uri if branch == "main" else f"{self.uri}/tree/{branch}")
 
     def _read(self, branch):
-        return {row["id"]: row["price"] for row in self.open(branch).to_table().to_pylist()}
+        return {row[self.key]: row["price"] for row in self.open(branch).to_table().to_pylist()}
 
     def step(self):
         branch = self.random.choice(list(self.versions))
@@ -42,11 +42,11 @@ class Account:
             self.begun[made] = fork
             return
         if kind == "update" and present:
-            dataset.update({"price": str(float(self.random.randrange(4)))}, where=f"id = {number}")
+            dataset.update({"price": str(float(self.random.randrange(4)))}, where=f"{self.key} = {number}")
         elif kind == "delete" and present:
-            dataset.delete(f"id = {number}")
+            dataset.delete(f"{self.key} = {number}")
         elif kind == "append" and not present:
-            lance.write_dataset(pa.table({"id": [number], "price": [9.0]}), dataset.uri, mode="append")
+            lance.write_dataset(pa.table({self.key: [number], "price": [9.0]}), dataset.uri, mode="append")
         elif kind == "compact":
             dataset.optimize.compact_files(target_rows_per_fragment=100)
         else:
@@ -56,7 +56,7 @@ class Account:
 
     def _at(self, branch, version):
         rows = lance.dataset(self.open(branch).uri, version=version).to_table().to_pylist()
-        return {row["id"]: row["price"] for row in rows}
+        return {row[self.key]: row["price"] for row in rows}
 
     def changed(self, branch, number):
         """The versions of a branch itself that changed a row, newest first."""
@@ -97,3 +97,22 @@ def check(uri, seed):
 @pytest.mark.parametrize("seed", range(40))
 def test_the_answer_is_that_of_a_plain_account(tmp_path, seed):
     check(f"{tmp_path}/t.lance", seed)
+
+
+@pytest.mark.when(day=0)
+@pytest.mark.parametrize("seed", range(40))
+def test_no_version_is_said_to_add_or_delete_a_row_that_another_value_finds(tmp_path, seed):
+    uri = f"{tmp_path}/t.lance"
+    account = Account(uri, seed, key="number")  # nothing tells the page that it is one
+    for _ in range(25):
+        account.step()
+    for branch, value in ((branch, value) for branch in account.versions for value in (0.0, 1.0, 3.0, 9.0)):
+        for change in tell_row(locate(uri), branch, "price", str(value)).changes:
+            line = account.versions[change.entry.branch or "main"]
+            now = line[change.entry.version]
+            before = line.get(change.entry.version - 1, {})
+            rows = [{number for number, price in side.items() if price == value} for side in (before, now)]
+            if change.kind == "added":
+                assert rows[1] - before.keys()
+            if change.kind == "deleted":
+                assert rows[0] - now.keys()

@@ -132,6 +132,47 @@ def test_a_person_finds_which_branch_changed_a_row(pages):
     assert "No branch changed this row." in unchanged
 
 
+def test_a_row_that_is_asked_for_by_another_value_is_the_one_with_its_key(pages):
+    for asked in ("column=price&value=9.99", f"column=name&value={SCRIPT}"):
+        words = " ".join("".join(Tags(text_of(pages, f"row?{TABLE}{asked}")).words).split())
+        assert "Row with id = 7" in words
+        assert re.search(r"exp: exp@3 \(update, [-\d]+ [:\d]+ UTC\) changed it", words)
+        assert "added it" not in words
+    several = "".join(Tags(text_of(pages, f"row?{TABLE}column=note&value={{{{ 7 * 7 }}}} {{%25 raw %25}}")).words)
+    assert "Several rows have this value" in several
+    assert "No branch changed rows with this value." in several
+    none = "".join(Tags(text_of(pages, f"row?{TABLE}column=name&value=nobody")).words)
+    assert "No branch has a row with name = nobody." in none
+
+
+@pytest.mark.parametrize(
+    ("asked", "form", "kept"),
+    [
+        ("row?{t}column=id&value=seven", "Which branch changed it?", 'value="seven"'),
+        ("row?{t}column=nope&value=7", "Which branch changed it?", "<option selected>id</option>"),
+        ("row?{t}column=price&value=cheap", "Which branch changed it?", "<option selected>price</option>"),
+        ("row?{t}column=id&value=7&branches=nope", "Which branch changed it?", 'value="7"'),
+        ("story?{t}column=id&value=seven", "Which branch changed it?", 'value="seven"'),
+        ("diff?{t}a=main&b=exq", "Difference", 'name="b" value="exq"'),
+        ("diff?{t}", "Difference", 'name="a" value="main"'),
+        ("merge?{t}source=exq&into=cheaper", "Review", "<option selected>cheaper</option>"),
+    ],
+)
+def test_a_mistake_in_a_form_gets_the_form_again(pages, asked, form, kept):
+    answer = pages.get("/token/" + asked.format(t=TABLE))
+    text = answer.get_data(as_text=True)
+    assert answer.status_code in (400, 404)
+    assert 'role="alert"' in text
+    assert f"<button>{form}</button>" in text
+    assert kept in text
+
+
+def test_nobody_is_named_where_no_author_is_recorded_and_once_how_to(pages):
+    for page in (f"row?{TABLE}column=id&value=7", f"version?{TABLE}ref=exp", f"graph?{TABLE}"):
+        assert text_of(pages, page).count("Author not recorded.") == 1
+        assert "LANCE_AUTHOR=" in text_of(pages, page)
+
+
 def test_a_review_shows_both_values_and_the_commands(pages):
     text = "".join(Tags(text_of(pages, f"merge?{TABLE}source=exp&into=main")).words)
     assert all(part in text for part in ("cannot be merged", "id=7", "4.25", "9.99", "3.5", "Take theirs"))
@@ -297,6 +338,7 @@ def test_whoever_made_main_what_it_is_is_named_with_the_message(tmp_path, monkey
     monkeypatch.setenv("LANCE_AUTHOR", "Anna <Berg>")
     LanceTable.for_path(uri).branches.merge("exp", message="prices of May", prefer="theirs", on="id")
     text = text_of(opened(location=locate(uri)), "row?column=id&value=7")
+    assert "Author not recorded" not in text_of(opened(location=locate(uri)), "version?ref=main")
     assert ", by Anna <Berg>: “prices of May”." in "".join(Tags(text).words).partition("On main, ")[2]
     assert "<Berg>" not in text
 

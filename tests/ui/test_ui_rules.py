@@ -207,3 +207,34 @@ def test_versions_that_change_no_row_are_not_read(operation, stat, may):
     names = ("rows_added", "rows_removed", "files_added", "files_removed")
     told = None if stat is None else SimpleNamespace(**dict(zip(names, stat, strict=True)))
     assert row_rules.may_change_rows(SimpleNamespace(operation=operation, stat=told)) is may
+
+
+# --- What a version did to the row that was asked for
+
+ROW = ({"id": 7, "price": 1.0},)
+MADE = {
+    # what is there before and after, the operation, whether it has a version before it: by the key, by another column
+    "a row of a first version": ((), ROW, "Overwrite", False, ("added", "added")),
+    "an append": ((), ROW, "Append", True, ("added", "added")),
+    "an update that set the value": ((), ROW, "Update", True, ("added", "began")),
+    "a table written again": ((), ROW, "Overwrite", True, ("added", "began")),
+    "a column written again": ((), ROW, "DataReplacement", True, ("added", "began")),
+    "a deletion": (ROW, (), "Delete", True, ("deleted", "deleted")),
+    "an update that took the value away": (ROW, (), "Update", True, ("deleted", "ended")),
+    "a restore": (ROW, (), "Restore", True, ("deleted", "ended")),
+    "an update of another column": (ROW, ({"id": 7, "price": 2.0},), "Update", True, ("changed", "changed")),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_version_that_only_set_a_value_did_not_add_the_row(name):
+    before, after, operation, has_parents, told = MADE[name]
+    entry = SimpleNamespace(operation=operation, parents=("main@1",) if has_parents else ())
+    assert tuple(row_rules.what_happened(entry, before, after, is_key) for is_key in (True, False)) == told
+
+
+@pytest.mark.parametrize(
+    ("key", "column"), [((), "id"), (("name",), "name"), (("picture",), ""), (("id", "name"), ""), (("gone",), "")]
+)
+def test_rows_are_told_apart_by_the_key_or_by_a_column_called_so(key, column):
+    assert row_rules.telling(SCHEMA, key) == column
