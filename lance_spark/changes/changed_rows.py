@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from lance_spark.changes.feed_rules import FeedReading, Piece, Side
 from lance_spark.changes.image_rules import hash_values
 from lance_spark.errors import CorruptData
-from lance_spark.format.row_values import ADDRESS
+from lance_spark.format.blobs import is_blob_description, without_places
+from lance_spark.format.row_values import ADDRESS, hash_rows
 from lance_spark.format.schema import ROW_ID, conform_column
 from lance_spark.scan.fragment_reads import read_deletions
 from lance_spark.storage.datasets import open_pinned
@@ -156,13 +157,20 @@ def _conformed(
             columns.append(pa.nulls(batch.num_rows, field.type))
             continue
         column = batch.column(batch.schema.get_field_index(name))
-        if field.name in reading.columns.blobs and pa.types.is_struct(column.type):
-            column = pc.struct_field(column, "size")
+        if field.name in reading.columns.blobs:
+            column = _measured(column)
         columns.append(conform_column(column, field))
     if ROW_ID in batch.schema.names:
         columns.append(batch.column(batch.schema.get_field_index(ROW_ID)).cast(pa.int64()))
         schema = schema.append(pa.field(ROW_ID, pa.int64()))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _measured(column: pa.Array) -> pa.Array:
+    """The size of blobs; of a column with blobs inside, a number for its values and their sizes."""
+    if is_blob_description(column.type):
+        return pc.struct_field(column, "size")
+    return pa.array(hash_rows([without_places(column)], len(column)).view(np.int64))
 
 
 def _offsets(batch: pa.RecordBatch | pa.Table) -> Offsets:

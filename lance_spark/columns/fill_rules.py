@@ -20,10 +20,11 @@ from lance_spark.core.options import is_frame, names_of
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.show import ShownInOneLine, WorkProgress, check_progress, counted, meant, readable
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
+from lance_spark.format.blobs import holds_blobs
 from lance_spark.format.contents import Field, Fragment
 from lance_spark.format.evolution import COMMENT, Evolution
 from lance_spark.format.kept_types import kept_of
-from lance_spark.format.schema import is_blob, unknown_column, why_not
+from lance_spark.format.schema import unknown_column, why_not
 from lance_spark.format.versions import write_computed
 
 WORTH = 16 * 2**20
@@ -354,7 +355,7 @@ def existing_columns(table: pa.Schema, given: pa.Schema) -> pa.Schema:
         if at < 0:
             raise unknown_column(field.name, table.names)
         stored = table.field(at)
-        if is_blob(stored):
+        if holds_blobs(stored):
             raise Refused(f"Column '{field.name}' holds blobs and cannot be updated as a whole column.")
         reason = why_not(field.type, stored.type)
         if reason:
@@ -369,7 +370,7 @@ def existing_columns(table: pa.Schema, given: pa.Schema) -> pa.Schema:
 def check_read(table: pa.Schema, columns: str | Sequence[str] | None) -> tuple[str, ...]:
     """The columns that a function reads; all but blobs if none are named. Raises NotFound."""
     if columns is None:
-        return tuple(field.name for field in table if not is_blob(field))
+        return tuple(field.name for field in table if not holds_blobs(field))
     names = names_of(columns)
     for name in names:
         if table.get_field_index(name) < 0:
@@ -391,7 +392,7 @@ def columns_in(expressions: Sequence[str], names: Sequence[str]) -> tuple[str, .
 
 def _stored(field: pa.Field, length: int | None) -> pa.Field:
     kind = field.type
-    if is_blob(field):
+    if holds_blobs(field):
         raise Refused(
             f"Column '{field.name}' would hold blobs.", hint="Write the rows to a new table with that column."
         )

@@ -44,10 +44,11 @@ from lance_spark.engine.session_spark import SparkRunner
 from lance_spark.engine.types_spark import to_arrow, to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
-from lance_spark.format.schema import ROW_ADDRESS, conform, is_blob, row_width, unknown_column
+from lance_spark.format.blobs import holds_blobs
+from lance_spark.format.schema import ROW_ADDRESS, conform, row_width, unknown_column
 from lance_spark.scan.fragment_reads import Scan, ScanColumns, read_batches, stored_schema
 from lance_spark.scan.partition_rules import ScanPartition, batch_rows
-from lance_spark.scan.read import PinnedRead, blob_names, read_schema
+from lance_spark.scan.read import PinnedRead, read_schema
 from lance_spark.session.narrow_query import probe
 
 Batches = Iterator[pa.RecordBatch]
@@ -73,7 +74,7 @@ class ColumnTarget:
     def seen(self, pin: PinnedVersion) -> st.StructType:
         """The table's columns as Spark sees them, and the address of the row."""
         read = PinnedRead(self.location, pin, ReadOptions())
-        seen = to_spark(read_schema(read), blob_names(read))
+        seen = to_spark(read_schema(read))
         return st.StructType([*seen.fields, st.StructField(ROW_ADDRESS, st.LongType(), nullable=False)])
 
     def rows(self, pin: PinnedVersion, fragments: Sequence[int], names: Sequence[str]) -> DataFrame:
@@ -355,7 +356,7 @@ def _function(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: B
     width = row_width(pa.schema([own.field(name) for name in read]))
     size = options.batch_size or batch_rows(width)
     condition = _condition(target, pin, asked)
-    if condition is not None and any(is_blob(own.field(name)) for name in read):
+    if condition is not None and any(holds_blobs(own.field(name)) for name in read):
         raise Refused("With where=, the function cannot read blobs.", hint="Omit where=, or name other columns.")
     return FunctionValues(target, _columns(own, named, asked), read, asked.values, size, condition)
 

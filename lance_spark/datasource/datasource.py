@@ -41,16 +41,16 @@ class LanceDataSource(DataSource):
         from lance_spark.core.table_options import split_stream_options
         from lance_spark.engine.types_spark import to_spark
         from lance_spark.engine.workers_spark import plainly
-        from lance_spark.scan.read import blob_names, read_schema
+        from lance_spark.scan.read import read_schema
 
         with plainly():
             read = self._pin()
             # Spark does not reveal whether a load is a stream, but options that only streams have do.
             if not split_stream_options(self.options)[0]:
-                return to_spark(read_schema(read), blob_names(read))
+                return to_spark(read_schema(read))
             from lance_spark.streams.source import stream_read, stream_schema
 
-            return to_spark(stream_schema(stream_read(self.options, read)), blob_names(read))
+            return to_spark(stream_schema(stream_read(self.options, read)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the pinned version for the dataset's or the user's schema."""

@@ -13,8 +13,9 @@ import pyarrow.types as pt
 from lance_spark.engine.lazy_spark import st
 from lance_spark.engine.lengths_spark import Lengths, lengths_in, struct_text
 from lance_spark.errors import SchemaMismatch
+from lance_spark.format.blobs import BLOB_KEY, is_blob, is_list_of_blobs, is_list_of_bytes, mark_elements
 from lance_spark.format.kept_types import KEPT, LENGTH_KEY, TYPE_KEY, belongs, kept_of
-from lance_spark.format.schema import BLOB_KEY, shown_fields, stored_fields
+from lance_spark.format.schema import shown_fields, stored_fields
 
 LIST_SIZE_KEY = "arrow.fixed-size-list.size"
 """Column metadata that holds a vector's length, under the JVM connector's key."""
@@ -23,12 +24,12 @@ _TIME_TYPE = "TimeType"
 """Of newer versions of Spark."""
 
 
-def to_spark(schema: pa.Schema, blobs: frozenset[str] = frozenset()) -> st.StructType:
-    """Spark's schema for a dataset's. ``blobs`` are the columns whose bytes are blobs.
+def to_spark(schema: pa.Schema) -> st.StructType:
+    """Spark's schema for a dataset's. Bytes that are marked as a blob have the mark in Spark as well.
 
     Raises SchemaMismatch, naming the column and the remedy, for a type that Spark cannot hold.
     """
-    return st.StructType([_spark_field(field, field.name, field.name in blobs) for field in schema])
+    return st.StructType([_spark_field(field, field.name) for field in schema])
 
 
 def wire_schema(schema: st.StructType) -> pa.Schema:
@@ -49,11 +50,9 @@ def to_arrow(schema: st.StructType) -> pa.Schema:
     return pa.schema([_arrow_field(field, field.name) for field in schema.fields])
 
 
-def _spark_field(field: pa.Field, path: str, is_blob: bool = False) -> st.StructField:
+def _spark_field(field: pa.Field, path: str) -> st.StructField:
     """A column. What is inside it has no lengths of its own in Spark: the column names them all."""
     found = _inner_spark_field(field, path)
-    if is_blob and pt.is_large_binary(field.type):
-        found.metadata[BLOB_KEY] = "true"
     given = (field.metadata or {}).get(LENGTH_KEY.encode(), b"").decode()
     text, has_lengths = _with_lengths(field, found.dataType)
     if has_lengths:
@@ -67,6 +66,8 @@ def _inner_spark_field(field: pa.Field, path: str) -> st.StructField:
     metadata: dict[str, Any] = _decode_metadata(field.metadata)
     if pt.is_fixed_size_list(field.type):
         metadata[LIST_SIZE_KEY] = field.type.list_size
+    if (is_blob(field) and pt.is_large_binary(field.type)) or is_list_of_blobs(field.type):
+        metadata[BLOB_KEY] = "true"  # a list has that of its elements, which have no metadata in Spark
     return st.StructField(field.name, _kept_type(field, path), field.nullable, metadata)
 
 
@@ -186,9 +187,13 @@ def _arrow_field(field: st.StructField, path: str, lengths: Lengths | None = Non
     size = field.metadata.get(LIST_SIZE_KEY)
     if size is not None and pt.is_list(kind):
         kind = pa.list_(kind.value_field.with_name("item"), _vector_length(size, path))
-    if field.metadata.get(BLOB_KEY) in ("true", True) and pt.is_binary(kind):
-        kind = pa.large_binary()
     metadata = {**(_encode_metadata(field.metadata) or {}), **kept_of(made)}
+    if field.metadata.get(BLOB_KEY) in ("true", True):
+        if pt.is_binary(kind):
+            kind = pa.large_binary()
+        elif is_list_of_bytes(kind):
+            kind = mark_elements(kind)
+            del metadata[BLOB_KEY]
     return pa.field(field.name, kind, field.nullable, metadata or None)
 
 

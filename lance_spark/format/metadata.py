@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from lance_spark.core.layout import stored_name
 from lance_spark.core.refs import MAIN, Branch, Tag, VersionInfo
+from lance_spark.format.blobs import BLOB_EXTENSION, BLOB_KEY
 from lance_spark.format.contents import Field
 from lance_spark.format.operations import column_names
-from lance_spark.format.schema import BLOB_EXTENSION, BLOB_KEY, in_batches
+from lance_spark.format.schema import in_batches
 from lance_spark.format.versions import Root, Snapshot
 
 TEXTS = pa.map_(pa.string(), pa.string())

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from lance_spark.format.blobs import without_places
 from lance_spark.format.schema import is_binary, is_list, is_string
 
 Hashes = npt.NDArray[np.uint64]
@@ -157,7 +158,6 @@ HASHED = pa.schema([("content", pa.uint64()), ("identity", pa.uint64()), ("addre
 """Hash of a row's values; hash of its identity, which survives a change of values, or null if it has none; and its row
 address (fragment and offset)."""
 ADDRESS = "_rowaddr"
-_BLOB_PARTS = ("size", "blob_uri")
 
 
 @dataclass(frozen=True)
@@ -175,8 +175,8 @@ def hashed(
 ) -> pa.RecordBatch:
     """HASHED of a batch that has ``_rowaddr``, from the values of some of its columns.
 
-    ``blobs`` are columns that were read as descriptions. Their place in a file changes whenever rows move, so only size
-    and URI count.
+    ``blobs`` are columns with blobs, read as descriptions. Their place in a file changes whenever rows move, so only
+    size and URI count.
     """
     arrays = {name: _whole(batch, name, blobs) for name in {*content, *identity}}
     values = hash_rows([arrays[name] for name in content], batch.num_rows)
@@ -191,11 +191,7 @@ def hashed(
 
 def _whole(batch: pa.RecordBatch, name: str, blobs: Sequence[str]) -> pa.Array:
     column = batch.column(name)
-    if name not in blobs or not pa.types.is_struct(column.type):
-        return column
-    parts = [part for part in _BLOB_PARTS if column.type.get_field_index(part) >= 0]
-    mask = column.is_null() if column.null_count else None
-    return pa.StructArray.from_arrays([pc.struct_field(column, part) for part in parts], names=parts, mask=mask)
+    return without_places(column) if name in blobs else column
 
 
 def compare_hashed(before: pa.Table, after: pa.Table, renumbered: bool = True) -> RowChanges:

@@ -156,51 +156,6 @@ def number_type(text: str) -> pa.DataType:
     return _BY_NAME[plain]
 
 
-# --- Blob columns: their mark in a schema, and their values
-
-BLOB_KEY = "lance-encoding:blob"
-"""Field metadata that marks a blob column, in Arrow and in Spark (the JVM connector's key)."""
-BLOB_EXTENSION = "lance.blob.v2"
-BLOB_BYTES = 256 * 2**10
-"""Guess for the size of one blob, to keep batches of whole blobs small."""
-
-
-def is_blob(field: pa.Field) -> bool:
-    """Whether an Arrow field is a blob column: marked bytes (file format up to 2.1) or the blob extension type."""
-    if isinstance(field.type, pa.BaseExtensionType):
-        return bool(field.type.extension_name == BLOB_EXTENSION)
-    metadata = field.metadata or {}
-    return metadata.get(BLOB_KEY.encode(), b"").lower() == b"true" or (
-        metadata.get(b"ARROW:extension:name") == BLOB_EXTENSION.encode()
-    )
-
-
-def is_blob_extension(field: pa.Field) -> bool:
-    """Whether the field stores blobs through the extension type, whose values are structs around the bytes."""
-    return isinstance(field.type, pa.BaseExtensionType) and bool(field.type.extension_name == BLOB_EXTENSION)
-
-
-def plain_bytes(field: pa.Field) -> pa.Field:
-    """The field in the form of its input values: bytes."""
-    return pa.field(field.name, pa.large_binary(), field.nullable)
-
-
-_DESCRIPTIONS = (["position", "size"], ["kind", "position", "size", "blob_id", "blob_uri"])
-_PLACES = (pa.uint64(), pa.decimal128(20, 0))
-
-
-def is_blob_description(kind: pa.DataType) -> bool:
-    """Whether values of the type say where a blob is in a file, in Lance's types or in Spark's."""
-    if not pt.is_struct(kind) or [field.name for field in kind] not in _DESCRIPTIONS:
-        return False
-    return all(kind.field(name).type in _PLACES for name in ("position", "size"))
-
-
-def holds_bytes(kind: pa.DataType) -> bool:
-    """Whether a type is plain bytes, as the values of a blob column must be."""
-    return bool(pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind) or pt.is_null(kind))
-
-
 # --- Structs without fields
 
 PLACEHOLDER = pa.field("__empty_struct", pa.bool_())

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from lance_spark.errors import SchemaMismatch
-from lance_spark.format.schema import is_binary, is_blob_description, is_list, is_string
+from lance_spark.format.blobs import describes_blobs, holds_blobs, is_blob
+from lance_spark.format.schema import is_binary, is_list, is_string
 
 # --- Types
 
@@ -52,18 +53,30 @@ def check_new_types(fields: Iterable[pa.Field], version: str | None) -> None:
     """
     fields = list(fields)
     for field in fields:
-        if _describes_blobs(field.type):
+        if describes_blobs(field.type):
             raise SchemaMismatch(
                 f"Column '{field.name}' has the positions of blobs in another table, not their bytes.",
                 hint="Read the bytes, by option blob_handling 'bytes'; in SQL, CREATE TEMPORARY VIEW v USING lance "
                 "OPTIONS (path '...', blob_handling 'bytes'). Cast numbers of your own to bigint.",
             )
+        if path := _blobs_in_collections(field, field.name):
+            raise SchemaMismatch(
+                f"Column '{path}' cannot be stored: Lance keeps blobs in columns and structs, not in arrays and maps.",
+                hint="Give each blob a row or a field of its own, or remove the mark of blobs from its metadata.",
+            )
     check_types(fields, version)
 
 
-def _describes_blobs(kind: pa.DataType) -> bool:
-    inner = range(kind.num_fields if pt.is_nested(kind) else 0)
-    return is_blob_description(kind) or any(_describes_blobs(kind.field(number).type) for number in inner)
+def _blobs_in_collections(field: pa.Field, path: str) -> str | None:
+    """The first list or map, at any depth, with blobs inside.
+
+    pylance has no maps of blobs. It has lists, but in format 2.1 nobody can read them, and in 2.2 nobody can read a run
+    of rows whose lists are all empty: deleting the rows around them would be enough.
+    """
+    if pt.is_struct(field.type):
+        inner = (_blobs_in_collections(each, f"{path}.{each.name}") for each in field.type)
+        return next(filter(None, inner), None)
+    return path if not is_blob(field) and holds_blobs(field) else None
 
 
 def _unstorable(kind: pa.DataType, path: str, numbers: tuple[int, int]) -> tuple[str, str, str] | None:

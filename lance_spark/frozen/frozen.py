@@ -22,8 +22,9 @@ from lance_spark.core.refs import BRANCHES, TAGS, Branch, PinnedVersion, RefTabl
 from lance_spark.core.table_options import ReadOptions
 from lance_spark.engine.local import Engine, Frame, Runner, Work
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, NotFound, Refused
+from lance_spark.format.blobs import BLOB_BYTES
 from lance_spark.format.operations import key_columns
-from lance_spark.format.schema import BLOB_BYTES, ROW_ADDRESS, ROW_ID, conform, row_width, unknown_column
+from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, conform, row_width, unknown_column
 from lance_spark.frozen import draw_rules, set_plans
 from lance_spark.refs.ref_rules import check_delete_branch
 from lance_spark.refs.refs import create_branch_at, delete_branch
@@ -116,7 +117,8 @@ def plan_reading(
             raise unknown_column(name, stored.names)
     if with_position and (taken := [field.name for field in PLACE if field.name in names]):
         raise InvalidOption(f"The table has a column '{taken[0]}'.", hint="Leave it out with columns=[...].")
-    fields = [pa.field(name, pa.large_binary()) if name in blobs else stored.field(name) for name in names]
+    shown = fragment_reads.schema_of(location, source, fragment_reads.ScanColumns(tuple(names), blobs="all_binary"))
+    fields = [shown.field(name) for name in names]
     width = row_width(fields) + BLOB_BYTES * len(blobs.intersection(names))
     schema = pa.schema([*fields, *(PLACE if with_position else ())])
     return FrozenReading(location, plan.pin, source, names, schema, min(_TAKEN, batch_rows(width)))

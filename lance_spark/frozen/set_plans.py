@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import CorruptData
-from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, is_blob
+from lance_spark.format.blobs import holds_blobs, is_blob
+from lance_spark.format.schema import ROW_ADDRESS, ROW_ID
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import Deletions
 from lance_spark.frozen.draw_rules import LINEAGE, PLAN_SCHEMA, FreezeSpec, Layout, Lineage, draw, live_offsets, unpack
@@ -134,21 +136,25 @@ def draw_rows(scan: Scan, spec: FreezeSpec, task: DrawTask) -> Iterator[pa.Recor
 def take_frozen(location: DatasetLocation, pin: PinnedVersion, names: list[str], row_ids: list[int]) -> pa.Table:
     """The rows with these ids, in order; blobs as bytes. Raises CorruptData if one does not exist."""
     dataset = open_pinned(location, pin)
-    blobs = {field.name for field in dataset.schema if is_blob(field)}
+    blobs = {field.name for field in dataset.schema if holds_blobs(field)}
     with translated(location, "reading rows"):
         # pylance's public take() uses the numbers of live rows, and must find those deleted before each of them.
         # At least one column: without any, it returns no rows.
         rows: pa.Table = dataset._take_rows(row_ids, columns=names or dataset.schema.names[:1])
         if rows.num_rows != len(row_ids):
             raise CorruptData(f"Only {rows.num_rows} of {len(row_ids)} frozen rows are in version {pin}.")
-        for name in names:
-            if name in blobs:
-                values = _blobs(location, pin, name, row_ids)
-                rows = rows.set_column(rows.schema.get_field_index(name), pa.field(name, pa.large_binary()), values)
+        for name in blobs.intersection(names):
+            rows = rows.set_column(rows.schema.get_field_index(name), name, _blobs(location, pin, name, row_ids))
     return rows.select(names)
 
 
-def _blobs(location: DatasetLocation, pin: PinnedVersion, name: str, row_ids: list[int]) -> pa.Array:
-    """The bytes of a blob column; null if a row has none."""
-    found = open_pinned(location, pin).read_blobs(name, ids=row_ids, preserve_order=True)
-    return pa.array([value for _, value in found], pa.large_binary())
+def _blobs(location: DatasetLocation, pin: PinnedVersion, name: str, row_ids: list[int]) -> pa.Array | pa.ChunkedArray:
+    """A column with the bytes of blobs; null if a row has none."""
+    dataset = open_pinned(location, pin)
+    if is_blob(dataset.schema.field(name)):
+        found = dataset.read_blobs(name, ids=row_ids, preserve_order=True)
+        return pa.array([value for _, value in found], pa.large_binary())
+    # read_blobs() of pylance knows no blobs inside lists.
+    wanted = f"{ROW_ID} IN ({', '.join(map(str, row_ids))})"
+    inside = dataset.scanner(columns=[name], filter=wanted, with_row_id=True, blob_handling="all_binary").to_table()
+    return inside[name].take(pc.index_in(pa.array(row_ids, pa.uint64()), inside[ROW_ID].combine_chunks()))

@@ -12,6 +12,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.repair_record import PROPERTY
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound, StorageFailure
+from lance_spark.format.blobs import descriptions_in
 from lance_spark.fsck.finding_rules import Inside
 from lance_spark.scan.fragment_reads import parse_deletions
 from lance_spark.storage import files
@@ -135,7 +136,10 @@ def _place(location: DatasetLocation, path: str) -> tuple[DatasetLocation, str]:
 def read_descriptions(
     location: DatasetLocation, pin: PinnedVersion, fragment: int, columns: Sequence[str]
 ) -> Iterator[pa.StructArray]:
-    """The descriptions of blob columns of the rows that are not deleted. Raises NotFound, CorruptData."""
+    """The descriptions of blobs in columns, at any depth, of the rows that are not deleted.
+
+    Raises NotFound, CorruptData.
+    """
     dataset = open_pinned(location, pin)
     found = dataset.get_fragment(fragment)
     if found is None:
@@ -143,7 +147,8 @@ def read_descriptions(
     with translated(location, "reading descriptions of blobs"):
         scanner = dataset.scanner(columns=list(columns), fragments=[found], blob_handling="blobs_descriptions")
         for batch in scanner.to_batches():
-            yield from batch.columns
+            for column in batch.columns:
+                yield from descriptions_in(column)
 
 
 # --- Nulls in columns that cannot be null

@@ -29,11 +29,11 @@ from lance_spark.core.show import WorkProgress
 from lance_spark.disk_usage.holder_rules import BRANCH, CLONE, TAG, Holder, Holders, holders_of
 from lance_spark.engine.local import Engine, Frame, Runner
 from lance_spark.errors import CorruptData, InvalidOption, LanceSparkError, NotFound, StorageFailure
+from lance_spark.format.blobs import BLOB_EXTENSION
 from lance_spark.format.contents import Contents, DataFile, Fragment
 from lance_spark.format.mem_wal import DIRECTORY
 from lance_spark.format.metadata import data_directory
 from lance_spark.format.row_ids import read_row_ids
-from lance_spark.format.schema import BLOB_EXTENSION
 from lance_spark.format.versions import Root, Snapshot
 from lance_spark.fsck import finding_rules
 from lance_spark.fsck.file_contents import (
@@ -466,7 +466,7 @@ def look_for_blobs(item: BlobItem) -> Iterator[pa.RecordBatch]:
         row
         for fragment in fragments
         for file in fragment.files
-        if file.path not in known and (names := [fields[one] for one in file.fields if one in fields])
+        if file.path not in known and (names := [*dict.fromkeys(fields[one] for one in file.fields if one in fields)])
         for row in _beside(item, snapshot, fragment.id, file, names)
     ]
     yield pa.RecordBatch.from_pylist(rows, finding_rules.BESIDE)
@@ -550,11 +550,14 @@ def _with_nulls(
 
 
 def _blob_fields(snapshot: Snapshot) -> dict[int, str]:
-    """Columns whose large values are stored next to data files, by the ids of their fields."""
+    """Columns whose large values, at any depth, are stored next to data files, by the ids of the fields of blobs."""
+    columns: dict[int, str] = {}
+    for field in snapshot.contents.fields:
+        columns[field.id] = columns.get(field.parent_id, field.name)
     return {
-        field.id: field.name
+        field.id: columns[field.id]
         for field in snapshot.contents.fields
-        if field.parent_id < 0 and dict(field.metadata).get(_EXTENSION) == BLOB_EXTENSION.encode()
+        if dict(field.metadata).get(_EXTENSION) == BLOB_EXTENSION.encode()
     }
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import CorruptData
+from lance_spark.format.blobs import without_rows
 from lance_spark.format.row_values import ADDRESS
 from lance_spark.format.schema import row_width
 from lance_spark.format.storable import safe_batches
@@ -69,9 +70,12 @@ class _RowsOf:
         # In order, since pylance reads ascending rows faster; a deleted row of the same id is no longer found.
         values, places = np.unique(ids, return_inverse=True)
         if not len(values):
-            empty = open_pinned(self._location, self._pin).schema.empty_table().combine_chunks()
+            schema = open_pinned(self._location, self._pin).schema
             none = dict.fromkeys(self._blobs, pa.array([], pa.string()))
-            return {at: _whole(empty[name]) for at, name in self._names.items()} | none
+            return {
+                at: without_rows(pa.schema([schema.field(name)]))[0].combine_chunks()
+                for at, name in self._names.items()
+            } | none
         held = {at: self._held(name, values.tolist()).take(pa.array(places)) for at, name in self._blobs.items()}
         if not names:
             return held

@@ -19,10 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_spark.format.blobs import BLOB_EXTENSION, BLOB_KEY
 from lance_spark.format.contents import Field, Fragment
 from lance_spark.format.operations import Steps
 from lance_spark.format.row_values import hash_rows
-from lance_spark.format.schema import BLOB_EXTENSION, BLOB_KEY
 from lance_spark.format.versions import columns as files_of
 from lance_spark.merge.change_rules import Patch, Rows, Sides, trees
 from lance_spark.merge.option_rules import THEIRS, Side

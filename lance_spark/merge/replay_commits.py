@@ -18,6 +18,7 @@ from lance_spark.core.layout import deletion_path
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotCommittable, NotFound
+from lance_spark.format.blobs import without_rows
 from lance_spark.format.contents import REPLACED, Contents, Fragment, IndexSegment, renumbered_ids
 from lance_spark.format.row_ids import write_rewrites
 from lance_spark.format.transactions import MESSAGE
@@ -476,7 +477,7 @@ def _create(
     roots = dict.fromkeys(snapshot.bases.values()) if places else {}
     with translated(target, "creating the dataset"):
         lance.write_dataset(
-            theirs.schema.empty_table(),
+            without_rows(theirs.schema),
             target.uri,
             mode="create",
             storage_options=options_now(target),

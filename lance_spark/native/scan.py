@@ -83,7 +83,7 @@ class Source:
 
     @cached_property
     def schema(self) -> StructType:
-        return self.given or to_spark(self.arrow, blob_names(self.read))
+        return self.given or to_spark(self.arrow)
 
     @property
     def takes_more(self) -> bool:

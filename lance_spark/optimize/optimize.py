@@ -24,8 +24,9 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.show import counted, readable
 from lance_spark.engine.local import LOCAL, Engine, Runner, Work, rewriting
 from lance_spark.errors import Conflict, CorruptData, Refused, StorageFailure
+from lance_spark.format.blobs import holds_blobs
 from lance_spark.format.contents import Fragment, IndexRecord, decode_indexes
-from lance_spark.format.schema import is_blob, row_width
+from lance_spark.format.schema import row_width
 from lance_spark.format.versions import Copy, Root, Snapshot
 from lance_spark.indexes.index_rules import lost_coverage
 from lance_spark.indexes.index_segments import commit_indexes
@@ -109,7 +110,7 @@ def _divide(
 ) -> OptimizeResult | None:
     """Divide the rows of fragments that hold several partitions, such as those of other writers; None without any."""
     found = candidates(location, branch, options, engine, only)
-    blobs = any(is_blob(field) for field in read_target(location, found.pin).schema)
+    blobs = any(holds_blobs(field) for field in read_target(location, found.pin).schema)
     if blobs or not found.snapshot.contents.counts_rows:
         return None  # they cannot be sorted, and stay as they are
     keys = by_layout.keys_of(
@@ -485,7 +486,7 @@ def _plan(
 def _check_supported(counts_rows: bool, schema: pa.Schema) -> None:
     if not counts_rows:
         raise Refused("Tables in the oldest file format cannot be sorted.", hint="Write it to a new table.")
-    blobs = [field.name for field in schema if is_blob(field)]
+    blobs = [field.name for field in schema if holds_blobs(field)]
     if blobs:
         raise Refused(
             f"Column '{blobs[0]}' holds blobs, which do not fit into the memory of the tasks that sort.",

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
+from lance_spark.format.blobs import holds_blobs, is_blob
 from lance_spark.format.kept_types import is_plain
-from lance_spark.format.schema import is_blob
 
 _MAX_DEPTH = 16
 """AND inside OR inside AND; Lance's parser fails at about 50 brackets, and a level can take two."""
@@ -610,9 +610,9 @@ def plain_field(schema: pa.Schema, path: tuple[str, ...]) -> pa.Field | None:
     And if Lance compares its values as Spark does, so none with a collation.
     """
     found = field_at(schema, path)
-    if found is None or is_blob(schema.field(path[0])) or isinstance(found.type, pa.BaseExtensionType):
+    if found is None or holds_blobs(found) or isinstance(found.type, pa.BaseExtensionType):
         return None
-    if not all(is_plain(each) for each in _on_path(schema, path)):
+    if not all(is_plain(each) and not is_blob(each) for each in _on_path(schema, path)):
         return None
     return None if b"ARROW:extension:name" in (found.metadata or {}) else found
 

@@ -65,7 +65,7 @@ class TargetRows:
     def schema(self, pin: PinnedVersion) -> StructType:
         """The table's columns in Spark's types, without the row's address."""
         read = self._read(pin)
-        return to_spark(read_schema(read), blob_names(read))
+        return to_spark(read_schema(read))
 
     def kept(self, pin: PinnedVersion, sets: frozenset[str] | None) -> frozenset[str]:
         """The columns that updates leave as they are, and that action frames may omit."""
@@ -83,7 +83,7 @@ class TargetRows:
             return query(self._load(pin, {"with_row_address": True}))
         read = self._read(pin, with_row_address=True)
         own = read_schema(read)
-        seen = to_spark(own, blob_names(read))
+        seen = to_spark(own)
         found = needs(self.spark, query, seen, own)
         options = read_options(found, seen)
         columns = options.pop("columns", None)
@@ -99,7 +99,7 @@ class TargetRows:
         """The columns that a query needs; None if Spark's plan does not tell, or if one of them holds blobs."""
         read = self._read(pin, with_row_address=True)
         own = read_schema(read)
-        found = needs(self.spark, query, to_spark(own, blob_names(read)), own).columns
+        found = needs(self.spark, query, to_spark(own), own).columns
         if found is None or not blob_names(read).isdisjoint(found):
             return None
         return [name for name in found if name != ROW_ADDRESS]
@@ -108,7 +108,7 @@ class TargetRows:
         """All rows of some fragments of a version."""
         read = self._read(pin, with_row_address=True)
         own = read_schema(read)
-        schema = to_spark(own, blob_names(read))
+        schema = to_spark(own)
         wire = wire_schema(schema)
         names = tuple(name for name in own.names if name != ROW_ADDRESS)
         columns = ScanColumns(names, with_row_address=True)

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import CorruptData, InvalidOption, LanceSparkWarning, NotFound
+from lance_spark.format.blobs import holds_blobs, marked
 from lance_spark.format.contents import Fragment
 from lance_spark.format.manifest import RecordedSize, recorded_sizes
 from lance_spark.format.row_values import ADDRESS
-from lance_spark.format.schema import is_blob
 from lance_spark.format.versions import Deletions, Snapshot
 from lance_spark.scan import partition_rules
 from lance_spark.scan.partition_rules import FragmentSize, IndexMatches, ScanPartition
@@ -63,7 +63,10 @@ def _schema_of(location: DatasetLocation, pin: PinnedVersion, columns: ScanColum
         names = dataset.schema.names if columns is None else list(columns.names)
         blobs = "blobs_descriptions" if columns is None else columns.blobs
         projected: pa.Schema = dataset.scanner(columns=names, blob_handling=blobs).projected_schema
-        return projected
+        if blobs == "blobs_descriptions":
+            return projected
+        stored = {field.name: field for field in dataset.schema}
+        return pa.schema([marked(each, stored[each.name]) if each.name in stored else each for each in projected])
 
 
 _kept_schema_of = lru_cache(maxsize=64)(_schema_of)
@@ -86,9 +89,9 @@ def column_names(location: DatasetLocation, pin: PinnedVersion) -> tuple[str, ..
 
 
 def blob_columns(location: DatasetLocation, pin: PinnedVersion) -> frozenset[str]:
-    """Names of the top-level columns that hold blobs."""
+    """Names of the top-level columns that are blobs, or have some inside."""
     schema = open_pinned(location, pin).schema
-    return frozenset(field.name for field in schema if is_blob(field))
+    return frozenset(field.name for field in schema if holds_blobs(field))
 
 
 def count_rows(location: DatasetLocation, pin: PinnedVersion, filter: str | None = None) -> int:

@@ -12,8 +12,8 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import ReadOptions
 from lance_spark.errors import SchemaMismatch
+from lance_spark.format.blobs import BLOB_BYTES
 from lance_spark.format.schema import (
-    BLOB_BYTES,
     ROW_ADDRESS,
     ROW_COLUMNS,
     ROW_ID,
@@ -172,7 +172,7 @@ def divide_read(measured: MeasuredRead, cores: int) -> tuple[ScanPartition, ...]
 
 
 def blob_names(read: PinnedRead) -> frozenset[str]:
-    """Names of the columns that are blobs."""
+    """Names of the columns that are blobs, or have some inside."""
     return fragment_reads.blob_columns(read.location, read.pin)
 
 

@@ -20,8 +20,9 @@ from lance_spark import hints
 from lance_spark.core.declared import declared, option
 from lance_spark.core.show import meant
 from lance_spark.errors import InvalidOption, NotFound, SchemaMismatch
+from lance_spark.format.blobs import holds_blobs
 from lance_spark.format.metadata import Segment
-from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, is_blob, unknown_column
+from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, unknown_column
 from lance_spark.indexes import index_rules
 from lance_spark.indexes.index_rules import Rows
 from lance_spark.search import text_rules
@@ -396,7 +397,7 @@ def shown_columns(schema: pa.Schema, wanted: Sequence[str] | None, measures: Seq
 
     Raises NotFound, InvalidOption.
     """
-    blobs = {field.name for field in schema if is_blob(field)}
+    blobs = {field.name for field in schema if holds_blobs(field)}
     if wanted is None:
         chosen = tuple(name for name in schema.names if name not in blobs)
     else:

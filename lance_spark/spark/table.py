@@ -48,7 +48,7 @@ from lance_spark.remotes.clone import clone as following_clone
 from lance_spark.remotes.fetch import Remote
 from lance_spark.remotes.fetch_rules import CloneKind, CloneOptions, is_deep
 from lance_spark.scan import fragment_reads
-from lance_spark.scan.read import PinnedRead, blob_names, read_schema
+from lance_spark.scan.read import PinnedRead, read_schema
 from lance_spark.session.caches import refresh, refreshing
 from lance_spark.spark import at_server_rules, maintenance
 from lance_spark.spark.at_server import here_or_there, tells
@@ -170,7 +170,7 @@ class LanceTable(
 
     def _schema_here(self) -> StructType:
         read = PinnedRead(self.location, self._pin(), ReadOptions())
-        return to_spark(read_schema(read), blob_names(read))
+        return to_spark(read_schema(read))
 
     def checkout(
         self,

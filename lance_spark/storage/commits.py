@@ -28,6 +28,7 @@ from lance_spark.errors import (
     StorageFailure,
     may_have_happened,
 )
+from lance_spark.format.blobs import without_rows
 from lance_spark.format.contents import Fragment
 from lance_spark.format.transactions import AUTHOR, MESSAGE
 from lance_spark.format.versions import ACTION, MERGE, PUBLISH, RELOCATE, REORDERED, TAKE_BACK, Root
@@ -151,7 +152,7 @@ def create_dataset(location: DatasetLocation, schema: pa.Schema, **arguments: An
     check_ours(location)
     with translated(location, "creating the dataset"):
         dataset = lance.write_dataset(
-            schema.empty_table(), location.uri, mode="create", storage_options=options_now(location), **arguments
+            without_rows(schema), location.uri, mode="create", storage_options=options_now(location), **arguments
         )
     return int(dataset.version)
 

@@ -18,9 +18,10 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import WriteOptions
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, LanceSparkError, NotCommittable, NotFound
+from lance_spark.format.blobs import holds_blobs, plain_bytes, stored_as, wrapped
 from lance_spark.format.kept_types import fit
 from lance_spark.format.row_ids import read_row_ids
-from lance_spark.format.schema import BLOB_KEY, conform, is_blob, is_blob_extension, plain_bytes, row_width
+from lance_spark.format.schema import conform, row_width
 from lance_spark.format.storable import ROWS_PER_FILE, check_new_types, check_values, format_numbers, safe_batches
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.layout.declaring import declare, fits, look, read_layout
@@ -77,12 +78,7 @@ def storage_schema(schema: pa.Schema, data_storage_version: str | None) -> pa.Sc
     check_new_types(schema, data_storage_version)
     if format_numbers(data_storage_version) < _BLOB_TYPE_SINCE:
         return schema
-    fields = [
-        lance.blob_field(field.name, nullable=field.nullable)
-        if (field.metadata or {}).get(BLOB_KEY.encode()) == b"true"
-        else field
-        for field in schema
-    ]
+    fields = [stored_as(field, lambda blob: lance.blob_field(blob.name, nullable=blob.nullable)) for field in schema]
     return pa.schema(fields, metadata=schema.metadata)
 
 
@@ -198,7 +194,7 @@ class _ConformedBatches(Iterator[pa.RecordBatch]):
         self._batches = iter(batches)
         self._schema = schema
         self._version = version
-        self._plain = pa.schema([plain_bytes(field) if is_blob_extension(field) else field for field in schema])
+        self._plain = pa.schema([plain_bytes(field) for field in schema])
         self.failure: LanceSparkError | None = None
 
     def __next__(self) -> pa.RecordBatch:
@@ -214,19 +210,8 @@ class _ConformedBatches(Iterator[pa.RecordBatch]):
             raise
 
     def _wrap_blobs(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = [
-            _wrapped(column, field) if is_blob_extension(field) else column
-            for field, column in zip(self._schema, batch.columns, strict=True)
-        ]
+        columns = [wrapped(column, field) for field, column in zip(self._schema, batch.columns, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-
-def _wrapped(blobs: pa.Array, field: pa.Field) -> pa.Array:
-    """Bytes as values of the column: pylance's blob type has other fields if it made the column from marked bytes."""
-    storage = field.type.storage_type
-    inner = [blobs if child.name == "data" else pa.nulls(len(blobs), child.type) for child in storage]
-    values = pa.StructArray.from_arrays(inner, fields=list(storage), mask=blobs.is_null())
-    return pa.ExtensionArray.from_storage(field.type, values)
 
 
 # --- Kept values of rewritten rows: unchanged columns and stable row ids; runs on executors
@@ -246,7 +231,9 @@ class PartsJob(NamedTuple):
 
 def kept_columns(schema: pa.Schema, sets: frozenset[str] | None) -> tuple[str, ...]:
     """The columns that a partial update leaves unchanged. Blobs must be passed as bytes."""
-    return tuple(field.name for field in schema if sets is not None and field.name not in sets and not is_blob(field))
+    return tuple(
+        field.name for field in schema if sets is not None and field.name not in sets and not holds_blobs(field)
+    )
 
 
 def cut_where(

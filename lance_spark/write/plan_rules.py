@@ -13,6 +13,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.table_options import WriteOptions
 from lance_spark.errors import Conflict, Refused, SchemaMismatch
+from lance_spark.format.blobs import holds_blobs, holds_bytes, is_blob, plain_bytes
 from lance_spark.format.evolution import (
     COMMENT,
     AddColumn,
@@ -24,7 +25,7 @@ from lance_spark.format.evolution import (
     why_not_widen,
 )
 from lance_spark.format.kept_types import kept_of
-from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, RULES, holds_bytes, is_blob, is_column_name, why_not
+from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, RULES, is_column_name, why_not
 from lance_spark.layout.layout_rules import TableLayout
 
 Mode = Literal["create", "append", "overwrite"]
@@ -204,10 +205,16 @@ def check_replaces(target: WriteTarget, options: WriteOptions) -> None:
         )
 
 
+_READ_BYTES = "Read blobs with option('blob_handling', 'bytes') before writing them."
+
+
 def _check_type(given: pa.Field, stored: pa.Field) -> None:
     if is_blob(stored):
         reason = None if holds_bytes(given.type) else "a blob column takes bytes"
-        hint = "Read blobs with option('blob_handling', 'bytes') before writing them."
+        hint = _READ_BYTES
+    elif holds_blobs(stored):
+        reason = why_not(given.type, plain_bytes(stored).type)
+        hint = _READ_BYTES
     else:
         reason = why_not(given.type, stored.type)
         hint = f"Cast it: df.withColumn('{given.name}', col('{given.name}').cast(...))."
@@ -279,7 +286,7 @@ def _change(dataset: pa.Schema, field: pa.Field) -> ColumnChange | None:
         stored = dataset.field(at).type
         widened = stored != field.type and why_not_widen(stored, field.type) is None
         return AlterColumn((field.name,), type=field.type) if widened else None
-    if is_blob(field):
+    if holds_blobs(field):
         raise Refused(
             f"merge_schema cannot add column '{field.name}': it holds blobs.",
             hint="Write the rows to a new table that has the column.",

@@ -4,18 +4,7 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.errors import NotFound, SchemaMismatch
-from lance_spark.format.schema import (
-    ROW_ADDRESS,
-    ROW_ID,
-    add_row_columns,
-    holds_bytes,
-    is_blob,
-    is_blob_extension,
-    plain_bytes,
-    project,
-    row_width,
-    unknown_column,
-)
+from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, add_row_columns, project, row_width, unknown_column
 
 pytestmark = pytest.mark.pure
 
@@ -157,21 +146,3 @@ def test_the_width_of_a_row_of_fixed_types_is_exact(kind, width):
 )
 def test_the_width_of_other_types_is_a_guess_of_some_bytes(kind):
     assert 1 <= row_width([pa.field("a", kind)]) <= 200
-
-
-@pytest.mark.parametrize("key", ["true", "TRUE"])
-def test_a_blob_column_is_known_by_its_mark(key):
-    field = pa.field("b", pa.large_binary(), False, {"lance-encoding:blob": key})
-    assert is_blob(field)
-    assert not is_blob_extension(field)
-    assert not is_blob(pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "false"}))
-    assert is_blob(pa.field("b", pa.large_binary(), metadata={"ARROW:extension:name": "lance.blob.v2"}))
-    assert not any(is_blob(pa.field("b", kind)) for kind in (pa.large_binary(), pa.uuid(), pa.int8()))
-    assert plain_bytes(field) == pa.field("b", pa.large_binary(), False)
-
-
-def test_only_bytes_may_become_a_blob():
-    assert all(holds_bytes(kind) for kind in (pa.binary(), pa.large_binary(), pa.binary(3), pa.null()))
-    assert not any(
-        holds_bytes(kind) for kind in (pa.string(), pa.list_(pa.uint8()), pa.struct([("data", pa.binary())]))
-    )

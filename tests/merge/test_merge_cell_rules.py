@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from support.merge_values import sides, version
 
+from lance_spark.format.blobs import BLOB_KEY
 from lance_spark.format.contents import Field
 from lance_spark.format.operations import Step, Steps
-from lance_spark.format.schema import BLOB_KEY
 from lance_spark.format.versions import read_computed, write_computed
 from lance_spark.merge.cell_rules import (
     NOWHERE,

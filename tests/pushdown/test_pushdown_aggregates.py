@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.spark_merging import Overflow, aggregated, merged
 
-from lance_spark.format.schema import BLOB_KEY
+from lance_spark.format.blobs import BLOB_KEY
 from lance_spark.pushdown import aggregates
 from lance_spark.pushdown.aggregates import Aggregate, aggregate, plan_aggregates
 from lance_spark.pushdown.filters import Column

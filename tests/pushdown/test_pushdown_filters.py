@@ -5,7 +5,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from lance_spark.format.schema import BLOB_KEY
+from lance_spark.format.blobs import BLOB_KEY
 from lance_spark.pushdown.filters import Call, Cast, Column, Literal, PushedFilter, conjunction, translate
 
 pytestmark = pytest.mark.pure

@@ -6,7 +6,7 @@ from pyspark.sql import types as st
 from support.type_table import READABLE
 
 from lance_spark.engine.types_spark import to_spark, wire_schema
-from lance_spark.format.schema import BLOB_KEY
+from lance_spark.format.blobs import BLOB_KEY
 from lance_spark.pushdown.filters import as_spark_sends, field_at, plain_field, same_type, spark_name
 
 pytestmark = pytest.mark.pure

@@ -9,7 +9,7 @@ import lance
 import pyarrow as pa
 from lance import DatasetBasePath
 
-from lance_spark.format.schema import BLOB_KEY
+from lance_spark.format.blobs import BLOB_KEY
 
 POINT = pa.struct([("x", pa.int32()), ("y", pa.struct([("z", pa.string()), ("w", pa.int64())]))])
 

@@ -174,7 +174,7 @@ def main(kind: str) -> None:
     texts = {}
     for name, needed in QUERIES.items():
         if name != "runs":
-            text = explained(spark, needed.query(probe(spark, to_spark(SCHEMA, frozenset()))))
+            text = explained(spark, needed.query(probe(spark, to_spark(SCHEMA))))
             texts[name] = text[text.index("== Analyzed") : text.index("== Physical Plan ==") + 22].split("\n")
     known = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     known[f"{spark.version} {kind}"] = texts

@@ -14,6 +14,7 @@ from lance_spark.columns.fill_rules import BackfillOptions
 from lance_spark.core.location import DatasetLocation
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import SchemaMismatch
+from lance_spark.format.blobs import plain_bytes, wrapped
 from lance_spark.format.storable import check_types
 from lance_spark.optimize import rewrites
 from lance_spark.optimize.compaction_rules import OptimizeOptions
@@ -192,3 +193,12 @@ def test_pylance_still_misreads_structs_without_fields(uri):
     except (OSError, ValueError):
         return
     assert found != table.to_pylist()
+
+
+def test_pylance_still_cannot_read_a_run_of_lists_without_blobs(uri):
+    """If this fails, new tables may have lists of blobs."""
+    field = pa.field("l", pa.list_(lance.blob_field("item")))
+    rows = wrapped(pa.array([[b"x"], []], plain_bytes(field).type), field)
+    lance.write_dataset(pa.table([pa.array([0, 1]), rows], ["id", "l"]), uri, data_storage_version="2.2")
+    with pytest.raises((OSError, ValueError)):
+        lance.dataset(uri).to_table(offset=1)
