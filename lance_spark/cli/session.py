@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from lance_spark.cli.program import CommandCall
 from lance_spark.core.location import DatasetLocation, is_uri
-from lance_spark.core.ref_expressions import HEAD
+from lance_spark.core.ref_expressions import HEAD, explicit_spelling
 from lance_spark.core.refs import MAIN, SETTINGS, TAG_SETTINGS, Lifetime, PinnedVersion, branch_or_none
 from lance_spark.core.workspace import OpenWorkspace, PlainDataset, check_uri
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.storage.commits import ORIGIN, check_own, known_remotes
 from lance_spark.storage.datasets import locate_typed
-from lance_spark.storage.refs import read_refs
+from lance_spark.storage.refs import read_branch, read_refs, read_tag
 from lance_spark.storage.resolving import dataset_at, find_here, resolve_expression
 
 if TYPE_CHECKING:
@@ -152,6 +152,13 @@ def check_altered(settings: Mapping[str, Any], unset: tuple[str, ...]) -> None:
         raise InvalidOption(
             "There is nothing to alter.", hint="Give --expire-after 30d, --owner TEXT or --unset SETTING."
         )
+
+
+def note_both(session: Session, name: str) -> None:
+    """Say that a name is that of a branch and of a tag from now on, and how each is written; nothing else."""
+    if read_branch(session.location, name) is not None and read_tag(session.location, name) is not None:
+        heads, tags = explicit_spelling("branch", name), explicit_spelling("tag", name)
+        session.output.note(f"'{name}' is both a branch and a tag now: write {heads} or {tags} from now on.")
 
 
 def told(lifetime: Lifetime) -> str:

@@ -7,6 +7,7 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cached_property, partial
@@ -100,12 +101,13 @@ def check_tag_name(name: str) -> None:
 
 
 def check_new_tag_name(name: str) -> None:
-    """Like check_tag_name, but also refuse ``HEAD``, and letters outside ASCII.
+    """Like check_tag_name, but also refuse ``HEAD`` and ``main``, and letters outside ASCII.
 
     pylance 14.0.2 escapes such a name twice, and then cannot list any tag: one tag 'é' makes all others unreadable.
     """
     check_tag_name(name)
     _rule(name != "HEAD", "tag", name, "HEAD means the newest version of the current branch")
+    _rule(name != MAIN, "tag", name, "'main' is the main branch")
     _check_length("tag", name)
     _rule(name.isascii(), "tag", name, "letters outside ASCII make pylance unable to list any tag")
 
@@ -215,7 +217,18 @@ def _allowed(segment: str) -> bool:
 
 def _rule(holds: bool, kind: str, name: str, rule: str) -> None:
     if not holds:
-        raise InvalidName(f"'{name}' is not a valid {kind} name: {rule}.")
+        raise InvalidName(f"'{name}' is not a valid {kind} name: {rule}.", hint=_valid_name(kind, name))
+
+
+def _valid_name(kind: str, name: str) -> str:
+    """A hint with a name like that one, if there is one that is valid."""
+    check, others = (check_new_branch_name, r"[^\w./-]+") if kind == "branch" else (check_new_tag_name, r"[^\w.-]+")
+    near = re.sub(r"\.(?=[./])|/(?=/)|(\.lock)+$", "", re.sub(others, "-", name)).strip("./-")
+    if near != name and near:
+        with suppress(InvalidName, RecursionError):
+            check(near)
+            return f"'{near}' is a valid name."
+    return "Choose another name, such as 'exp/delays'." if kind == "branch" else "Choose another name, such as 'v1.0'."
 
 
 # --- Lifetime, owner and protection of a branch or tag, kept in the metadata of its ref file

@@ -126,7 +126,10 @@ def to_span(option: str, value: str) -> timedelta:
     seconds = Decimal(match[1]) * _SECONDS[match[2].lower()] if match else Decimal(-1)
     if not 0 <= seconds <= _LONGEST_SPAN:
         expected = "a span such as 14d, 36h, 90m or 0s"
-        raise InvalidOption(f"Option '{option}' is '{value}', but it must be {expected}.")
+        raise InvalidOption(
+            f"Option '{option}' is '{value}', but it must be {expected}.",
+            hint="Units are w, d, h, m and s; 30d stands for a month, 365d for a year.",
+        )
     return timedelta(seconds=float(seconds))
 
 

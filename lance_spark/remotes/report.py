@@ -165,8 +165,8 @@ class PushResult(show.ShownInLines, show.Recorded):
     def as_record(self) -> dict[str, Any]:
         return {"action": "push", **super().as_record(), "version": self.version}
 
-    def lines(self) -> Iterator[show.Line]:
-        """What the remote has now, or would have."""
+    def lines(self, alone: bool = True) -> Iterator[show.Line]:
+        """What the remote has now, or would have; not ``alone`` if tags that were pushed with the branch follow."""
         done = self.replayed
         if self.created:
             what = "The dataset" if self.branch == MAIN else f"Branch '{self.branch}'"
@@ -174,7 +174,7 @@ class PushResult(show.ShownInLines, show.Recorded):
         if done is None:
             yield show.said("Its rows and files are counted when it is pushed.")
         elif done.up_to_date:
-            yield show.said("Everything up to date.")
+            yield show.said("Everything up to date." if alone else f"Branch '{self.branch}' is up to date.")
         else:
             if self.dry_run:
                 yield show.said(f"Would push {done.source} to {self.remote}, as one version of '{self.branch}':")

@@ -511,7 +511,9 @@ def find_ref(location: DatasetLocation, expression: RefExpression | str, current
         ref = _find(location, *explicit)
         if ref is not None:
             return ref
-    choices = [ref for kind in ("branch", "tag") if (ref := _find(location, kind, typed.name)) is not None]
+    # pylance makes a tag 'main', too
+    kinds: tuple[Kind, ...] = ("branch",) if typed.name == core_refs.MAIN else ("branch", "tag")
+    choices = [ref for kind in kinds if (ref := _find(location, kind, typed.name)) is not None]
     if len(choices) == 2:
         raise errors.Refused(
             f"'{typed.name}' is both a branch and a tag.",

@@ -32,6 +32,22 @@ def test_a_branch_starts_where_it_was_told(flights):
         assert ids(flights, f"b{number}") == rows, ref
 
 
+def test_a_name_of_a_branch_and_of_a_tag_is_told(flights):
+    assert "'exp' is both a branch and a tag now: write heads/exp or tags/exp" in call(flights, "tag", "exp").err
+    assert "'v1' is both" in call(flights, "branch", "v1").err
+    assert not call(flights, "tag", "own").err
+
+
+def test_main_is_the_branch_whatever_tag_another_tool_made(flights):
+    lance.dataset(str(flights)).tags.create("main", (None, 1))
+    log = call(flights, "log", "main", "--json").json
+    assert log == call(flights, "log", "heads/main", "--json").json
+    assert log != call(flights, "log", "tags/main", "--json").json
+    refused = call(flights, "tag", "main", "-f")
+    assert (refused.code, "'main' is the main branch" in refused.error) == (2, True)
+    assert call(flights, "tag", "-d", "main", "--yes").code == 0
+
+
 def test_listing_as_json(flights):
     listed = call(flights, "branch", "-v", "--json").json
     assert (listed["dataset"], listed["current"]) == (str(flights), "main")

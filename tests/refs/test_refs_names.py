@@ -88,7 +88,7 @@ def test_a_new_branch_may_have_a_name_that_only_looks_like_a_directory(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["v1", "v1.0.0", "release-2024_01", "-", "_x", "a.b.c", "main", "1", "lock", "x" * 200]
+    "name", ["v1", "v1.0.0", "release-2024_01", "-", "_x", "a.b.c", "MAIN", "1", "lock", "x" * 200]
 )
 def test_a_tag_name_the_specification_allows_is_accepted(name):
     check_tag_name(name)
@@ -117,16 +117,49 @@ def test_a_bad_tag_name_is_refused_with_the_rule_it_breaks(name, rule):
         assert str(caught.value).startswith(f"'{name}' is not a valid tag name: ")
 
 
+@pytest.mark.parametrize(
+    ("check", "name", "near"),
+    [
+        (check_new_branch_name, "a b", "a-b"),
+        (check_new_branch_name, "exp:new", "exp-new"),
+        (check_new_branch_name, "/a//b/", "a/b"),
+        (check_new_branch_name, "a..b", "a.b"),
+        (check_new_branch_name, "x.lock.lock", "x"),
+        (check_new_branch_name, "feature/ü b", "feature/ü-b"),
+        (check_new_branch_name, "main", None),
+        (check_new_branch_name, "HEAD", None),
+        (check_new_branch_name, "", None),
+        (check_new_branch_name, "a/data", None),
+        (check_new_branch_name, "x" * 300, None),
+        (check_new_branch_name, "x y" * 300, None),
+        (check_new_tag_name, "origin/main", "origin-main"),
+        (check_new_tag_name, "é b", None),
+        (check_new_tag_name, "main", None),
+    ],
+)
+def test_a_hint_has_a_name_like_it_that_is_valid(check, name, near):
+    with pytest.raises(InvalidName) as caught:
+        check(name)
+    if near is None:
+        assert caught.value.hint.startswith("Choose another name")
+    else:
+        assert caught.value.hint == f"'{near}' is a valid name."
+        check(near)
+
+
 def test_a_tag_outside_ascii_may_be_read_but_not_made():
     check_tag_name("é")
     with pytest.raises(InvalidName, match="ASCII"):
         check_new_tag_name("é")
 
 
-def test_a_tag_named_head_may_be_read_but_not_made():
-    check_tag_name("HEAD")
-    with pytest.raises(InvalidName, match="HEAD means the newest version"):
-        check_new_tag_name("HEAD")
+@pytest.mark.parametrize(
+    ("name", "rule"), [("HEAD", "HEAD means the newest version"), ("main", "'main' is the main branch")]
+)
+def test_a_tag_with_the_name_of_something_else_may_be_read_but_not_made(name, rule):
+    check_tag_name(name)
+    with pytest.raises(InvalidName, match=rule):
+        check_new_tag_name(name)
 
 
 @pytest.mark.parametrize(("typed", "branch"), [(None, None), ("main", None), ("Main", "Main"), ("a/b", "a/b")])

@@ -632,6 +632,9 @@ def test_a_tag_is_pushed_to_the_version_with_the_same_rows(flights, ada):
     assert call(ada, "push", "origin", "v10").code == 0, "it was pushed as a version of its own"
     assert call(ada, "tag", "old", "origin/main~1").code == 0
     assert call(ada, "push", "origin", "old").code == 0, "it was fetched from there"
+    assert call(ada, "tag", "newest").code == 0
+    assert call(ada, "push", "--tags").out.startswith("Branch 'main' is up to date.\nPushed tag 'newest'")
+    assert call(ada, "push", "--tags").out == "Everything up to date.\n"
     assert call(ada, "tag", "-f", "v10", "--yes").code == 0
     assert call(ada, "push", "origin", "v10").code == 11, "a tag there is never moved"
 

@@ -12,7 +12,7 @@ import click
 from lance_spark.cli.modes import Mode, chosen
 from lance_spark.cli.output import age, confirm, stamp, version_json
 from lance_spark.cli.program import dry_run_option, verb, yes_option
-from lance_spark.cli.session import FORGOTTEN, Session, check_altered, settings_of, told
+from lance_spark.cli.session import FORGOTTEN, Session, check_altered, note_both, settings_of, told
 from lance_spark.core import refs as core_refs
 from lance_spark.core.refs import MAIN, Branch, PinnedVersion, branch_or_none
 from lance_spark.core.show import counted, readable
@@ -70,6 +70,7 @@ def create(
     if discarded is not None:
         text += f" The deleted branch of that name, at {discarded}, can no longer be restored."
     session.did("create", dry_run, text, **data)
+    note_both(session, name)
     return pin
 
 

@@ -312,8 +312,8 @@ def push(session: Session, /, remote: str | None, ref: str | None, dry_run: bool
     result = push(session.location, place, pushed, session.engine, PushOptions(given["message"], dry_run))
     tags = _push_tags(session, place, dry_run) if given["all_tags"] else None
     data = result.as_record() if tags is None else {**result.as_record(), "tags": tags[0]}
-    lines = painted(session.output, result.lines())
-    session.output.show(data, lines if tags is None else "\n".join([lines, *tags[1]]))
+    told = [] if tags is None else tags[1]
+    session.output.show(data, "\n".join([painted(session.output, result.lines(alone=not told)), *told]))
     return 0 if result.replayed is None else exit_code(result.replayed)
 
 

@@ -11,7 +11,7 @@ import click
 from lance_spark.cli.modes import Mode, chosen
 from lance_spark.cli.output import age, confirm, stamp, version_json
 from lance_spark.cli.program import dry_run_option, verb, yes_option
-from lance_spark.cli.session import Session, check_altered, settings_of, told
+from lance_spark.cli.session import Session, check_altered, note_both, settings_of, told
 from lance_spark.core import refs as core_refs
 from lance_spark.core.refs import MAIN, TAG_SETTINGS, PinnedVersion, RefSpec, Tag, is_own_tag
 from lance_spark.errors import AlreadyExists, Conflict, InvalidOption
@@ -96,6 +96,7 @@ def _put(session: Session, asked: TagArguments) -> None:
             refs.alter_tag(session.location, name, asked.settings)
     said = f"Tag '{name}' {'would be' if asked.dry_run else 'was'} put on {pin}."
     session.did("create", asked.dry_run, said, tag=name, at=version_json(pin), was=None)
+    note_both(session, name)
 
 
 def _move(session: Session, asked: TagArguments, was: PinnedVersion, pin: PinnedVersion) -> None:
