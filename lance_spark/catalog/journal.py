@@ -1,4 +1,7 @@
-"""The files of publishes, below ``__manifest/_lake/publishes``: each is created once, whole, and never changed."""
+"""The files of publishes, below ``__manifest/_lake/publishes``: each is created once, whole, and never changed.
+
+Beside them, below ``_lake/audits``, is what the last audit of each branch of the lake said.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,12 @@ from uuid import uuid4
 
 from lance_spark.catalog.directories import put_new
 from lance_spark.catalog.publish_rules import (
+    AuditRecord,
     Journal,
     PublishOutcome,
     PublishVerdict,
+    audit_file,
+    decode_audit,
     decode_journal,
     decode_outcome,
     decode_verdict,
@@ -25,6 +31,7 @@ from lance_spark.storage import files
 from lance_spark.storage.small_files import sync_directory, write_below
 
 DIRECTORY = "_lake/publishes"
+AUDITS = "_lake/audits"
 
 
 def sequences(manifest: DatasetLocation) -> list[int]:
@@ -86,6 +93,20 @@ def write_outcome(manifest: DatasetLocation, outcome: PublishOutcome) -> Publish
     if _create(manifest, outcome_name(outcome.sequence), outcome.encode()):
         return outcome
     return read_outcome(manifest, outcome.sequence) or outcome
+
+
+def write_audit(manifest: DatasetLocation, branch_id: str, record: AuditRecord) -> None:
+    """Record what an audit of a branch of the lake said, in place of the one before. Raises StorageFailure."""
+    name = audit_file(branch_id)
+    if name is not None:
+        write_below(manifest, f"{AUDITS}/{name}", record.encode())
+
+
+def read_audit(manifest: DatasetLocation, branch_id: str) -> AuditRecord | None:
+    """What the last audit of a branch of the lake said; None without one. Raises CorruptData, StorageFailure."""
+    name = audit_file(branch_id)
+    content = None if name is None else files.read(manifest, f"{AUDITS}/{name}")
+    return None if content is None or name is None else decode_audit(content, name)
 
 
 def _create(manifest: DatasetLocation, name: str, content: bytes) -> bool:

@@ -161,6 +161,52 @@ class PublishVerdict:
         return _encoded(asdict(self))
 
 
+@dataclass(frozen=True)
+class AuditRecord:
+    """What the last audit of a branch of the lake said, for whoever reviews its merge: nothing decides by it."""
+
+    branch: str
+    branch_version: int
+    tables: dict[str, int]
+    """Directories of the tables that it would merge, with the versions of their branches."""
+    made: str
+    """UTC, ISO 8601."""
+    passed: bool
+    says: str = ""
+    """Why it did not pass."""
+    author: str = ""
+
+    @classmethod
+    def of(cls, journal: Journal, made: str, failure: str, author: str) -> AuditRecord:
+        """The record of an audit that looked at what a journal says; without a ``failure``, it passed."""
+        tables = {table.location: table.version for table in journal.tables}
+        return cls(journal.branch, journal.branch_version, tables, made, not failure, failure, author)
+
+    def is_of(self, journal: Journal) -> bool:
+        """Whether the branch is as the audit saw it."""
+        tables = {table.location: table.version for table in journal.tables}
+        return (self.branch_version, self.tables) == (journal.branch_version, tables)
+
+    def encode(self) -> bytes:
+        return _encoded(asdict(self))
+
+
+_AUDITED = re.compile(r"[0-9a-f]{1,64}")
+
+
+def audit_file(branch_id: str) -> str | None:
+    """The name of the file with the last audit of a branch of the lake; None for an id that names no file."""
+    return f"{branch_id}.json" if _AUDITED.fullmatch(branch_id) else None
+
+
+def decode_audit(content: bytes, name: str) -> AuditRecord:
+    """The record of an audit. Raises CorruptData."""
+    try:
+        return read_as(AuditRecord, decode_json(content), lenient=True)
+    except UNREADABLE:
+        raise CorruptData(f"The record {name} of an audit of the lake cannot be read: {content[:100]!r}.") from None
+
+
 def journal_name(sequence: int) -> str:
     """The name of a journal's file."""
     return f"{_LAST - sequence:0{_DIGITS}}.json"

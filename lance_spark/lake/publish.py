@@ -29,6 +29,7 @@ from lance_spark.catalog.overview import overview
 from lance_spark.catalog.publish_rules import (
     PUBLISHED,
     TAKEN_BACK,
+    AuditRecord,
     EntryChange,
     Journal,
     JournalTable,
@@ -39,6 +40,7 @@ from lance_spark.catalog.publish_rules import (
 )
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.show import one_line
 from lance_spark.engine.local import Engine
 from lance_spark.errors import (
     Conflict,
@@ -68,13 +70,15 @@ from lance_spark.merge.publish import (
 )
 from lance_spark.merge.replay_commits import commit_unchanged
 from lance_spark.storage import refs
-from lance_spark.storage.commits import attempts, find_noted, overtaken, protected_branches
+from lance_spark.storage.commits import attempts, author, find_noted, overtaken, protected_branches
 from lance_spark.storage.datasets import find_latest, pin_latest
 from lance_spark.storage.versions import newest_first, read_transactions
 from lance_spark.survey.survey import recorded_clones
 
 _THREADS = 32
 """Tables at a time. Each step of a table is mostly waiting for the store."""
+_LONGEST_REASON = 500
+"""Characters of what an audit said that are recorded."""
 _SKEW = timedelta(days=1)
 """By how much clocks may differ."""
 _Given = TypeVar("_Given")
@@ -377,7 +381,7 @@ def publish(
         manifest_rules.check(plan.conflicts, plan.journal.prefer)
         if plan.is_empty:
             return None
-        if audit is not None and not _passes(catalog, partial(audit, plan), last):
+        if audit is not None and not _passes(catalog, plan, partial(audit, plan), last):
             continue
         journal = replace(plan.journal, sequence=last + 1)
         if journals.write_journal(catalog.manifest, journal):
@@ -387,18 +391,35 @@ def publish(
     raise overtaken(None)
 
 
-def _passes(catalog: Catalog, audit: Callable[[], bool], last: int) -> bool:
+def _passes(catalog: Catalog, plan: PublishPlan, audit: Callable[[], bool], last: int) -> bool:
     """Whether an audit passed; False if it has to be repeated, as another publish began: it may have seen half of that.
 
-    Raises Refused, and what the audit raises.
+    What it said is recorded for whoever reviews the merge. Raises Refused, and what the audit raises.
     """
     try:
         check_audit(audit())
-    except Exception:
+    except Exception as failure:
         if max(journals.sequences(catalog.manifest), default=0) == last:
+            said = failure.message if isinstance(failure, LanceSparkError) else f"{type(failure).__name__}: {failure}"
+            _record(catalog, plan.journal, one_line(said)[:_LONGEST_REASON])
             raise
         return False
+    _record(catalog, plan.journal)
     return True
+
+
+def _record(catalog: Catalog, journal: Journal, failure: str = "") -> None:
+    """Record what an audit said. A store that refuses this must not hide the answer, which is told or carried out."""
+    if not journal.branch_id:
+        return
+    made = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    with suppress(LanceSparkError):
+        journals.write_audit(catalog.manifest, journal.branch_id, AuditRecord.of(journal, made, failure, author()))
+
+
+def last_audit(catalog: Catalog, journal: Journal) -> AuditRecord | None:
+    """What the last audit of a branch of the lake said; None without one. Raises CorruptData, StorageFailure."""
+    return journals.read_audit(catalog.manifest, journal.branch_id)
 
 
 # --- After the journal: any process can end the publish, and several may do so at the same time

@@ -15,6 +15,7 @@ from lance_spark.catalog.lake_rules import BRANCH, TAG
 from lance_spark.catalog.lookup import describe_table, open_table
 from lance_spark.catalog.name_rules import NAMESPACE, TABLE, Catalog, is_inside
 from lance_spark.catalog.overview import Item, overview
+from lance_spark.catalog.publish_rules import Journal
 from lance_spark.changes.diff import ComparedRows, compare, diff, rows_to_compare
 from lance_spark.changes.diff_rules import Diff
 from lance_spark.cleanup.cleanup import plan_cleanup
@@ -498,15 +499,41 @@ def look_at_lake_diff(subject: Subject, name: str) -> LakeDiff:
     return diff_lake(subject.lake, name)
 
 
-def review_lake(subject: Subject, name: str, prefer: str) -> tuple[Publish, BranchRows]:
+@dataclass(frozen=True)
+class LakeReview:
+    """The dry run of a merge of a branch of the lake."""
+
+    found: Publish
+    rows: BranchRows
+    audit: page_rules.AuditLine | None
+    """What the last audit of the branch said."""
+
+    @property
+    def seen(self) -> str:
+        """What a button merges, unless it has changed since."""
+        return f"{self.rows.id}@{self.rows.version}"
+
+
+def review_lake(subject: Subject, name: str, prefer: str) -> LakeReview:
     """The dry run of a merge of a branch of the lake. Writes nothing, not even the end of an unfinished publish."""
     catalog = subject.lake
     rows = publishing.read_branch(catalog, name)
     options = PublishOptions(dry_run=True, prefer=Prefer.of(prefer or None))
     plan = publishing.plan_publish(catalog, rows, LocalRunner(), options)
-    if plan.is_empty:
-        return Publish(name, "up to date"), rows
-    return report_plan(plan.journal, plan.conflicts, plan.dropped), rows
+    empty = Publish(name, "up to date")
+    found = empty if plan.is_empty else report_plan(plan.journal, plan.conflicts, plan.dropped)
+    return LakeReview(found, rows, _audit_of(catalog, plan.journal, plan.is_empty))
+
+
+def _audit_of(catalog: Catalog, journal: Journal, merged: bool) -> page_rules.AuditLine | None:
+    try:
+        record = publishing.last_audit(catalog, journal)
+    except LanceSparkError as problem:  # a record that is damaged must not hide the review
+        return page_rules.AuditLine(False, "", problem.message, "", False)
+    if record is None:
+        return None
+    made = moment(datetime.fromisoformat(record.made))
+    return page_rules.AuditLine(record.passed, made, record.says, record.author, merged or record.is_of(journal))
 
 
 def carry_out_lake(

@@ -556,6 +556,27 @@ def commands(
     return Commands(shell, hints.said(hint, "sql", "lake", table.replace("'", "''")), python)
 
 
+@dataclass(frozen=True)
+class AuditLine:
+    """What the last audit of a branch of the lake said."""
+
+    passed: bool
+    made: str
+    says: str
+    author: str
+    is_current: bool
+    """Whether the branch is as the audit saw it."""
+
+    @property
+    def said(self) -> str:
+        """The answer in a sentence."""
+        if not self.made:
+            return "The record of the last audit cannot be read."
+        if not self.is_current:
+            return f"The branch has changed since the last audit, which {'passed' if self.passed else 'failed'}."
+        return "The last audit passed." if self.passed else "The last audit failed."
+
+
 def lake_commands(root: str, branch: str, prefer: str = "") -> Commands:
     """A merge of a branch of the lake as it is typed."""
     side = [f"--{prefer}"] if prefer else []

@@ -384,10 +384,12 @@ class _Views:
     def lake_review(self) -> str:
         """The dry run of a merge of a branch of the lake."""
         branch, prefer = self._given("branch"), self._given("prefer")
-        found, rows = self._waiting.of(lambda: looking.review_lake(self._subject, branch, prefer))
+        review = self._waiting.of(lambda: looking.review_lake(self._subject, branch, prefer))
         typed = page_rules.lake_commands(self._subject.lake.uri, branch, prefer)
-        seen, audited = f"{rows.id}@{rows.version}", self._serving.audit is not None
-        return self._page("lake_review.html", found=found, commands=typed, prefer=prefer, seen=seen, audited=audited)
+        audited = self._serving.audit is not None
+        return self._page(
+            "lake_review.html", review=review, found=review.found, commands=typed, prefer=prefer, audited=audited
+        )
 
     def lake_merge(self) -> str:
         """Merges a branch of the lake as it was reviewed."""

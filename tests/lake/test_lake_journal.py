@@ -12,7 +12,9 @@ from lance_spark.catalog import journal
 from lance_spark.catalog.publish_rules import (
     PUBLISHED,
     TAKEN_BACK,
+    AuditRecord,
     Journal,
+    JournalTable,
     PublishOutcome,
     PublishVerdict,
     journal_name,
@@ -104,3 +106,32 @@ def test_without_hard_links_no_journal_is_written(manifest, monkeypatch):
     with pytest.raises(StorageFailure):
         journal.write_journal(manifest, given(1))
     assert names(manifest) == []
+
+
+def test_the_last_audit_of_a_branch_is_kept_and_says_whether_the_branch_has_changed(manifest):
+    seen = replace(given(1), tables=(JournalTable("t", "t.lance", "etl", 3, 1),), branch_id="0a", branch_version=5)
+    for failure in ("x > 0 has 3 rows", ""):
+        made = AuditRecord.of(seen, "2026-11-24T02:00:00+00:00", failure, "Anna")
+        journal.write_audit(manifest, "0a", made)
+        assert journal.read_audit(manifest, "0a") == made
+        assert made.passed is (not failure)
+    assert made.is_of(seen)
+    assert not made.is_of(replace(seen, branch_version=6))
+    assert not made.is_of(replace(seen, tables=(JournalTable("t", "t.lance", "etl", 4, 1),)))
+    assert journal.read_audit(manifest, "0b") is None
+    assert journal.sequences(manifest) == []
+
+
+@pytest.mark.parametrize("branch_id", ["", "../../x", "a/b", "G", "0" * 65])
+def test_an_id_that_names_no_file_has_no_audit(manifest, branch_id):
+    journal.write_audit(manifest, branch_id, AuditRecord("etl", 1, {}, "", True))
+    assert journal.read_audit(manifest, branch_id) is None
+    assert not Path(manifest.uri).exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"branch": 1}', b"\xff"])
+def test_a_damaged_record_of_an_audit_says_so(manifest, content):
+    journal.write_audit(manifest, "0a", AuditRecord("etl", 1, {}, "", True))
+    Path(manifest.uri, journal.AUDITS, "0a.json").write_bytes(content)
+    with pytest.raises(CorruptData, match="audit"):
+        journal.read_audit(manifest, "0a")

@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 import lance
+import pyarrow as pa
 import pytest
-from support.shown_lakes import SCRIPT, shown_lake, shown_table
+from support.shown_lakes import SCRIPT, shown_lake, shown_table, write
 from support.shown_pages import HOST, Tags, client_of, opened, text_of
 
 from lance_spark import LanceTable
@@ -294,11 +295,18 @@ def test_a_branch_of_the_lake_is_merged_if_the_audit_passes(tmp_path, passes):
     client = client_of(Serving(Subject(catalog=lake.catalog), True, audit, token="token"))
     review = text_of(client, "lake-merge?branch=etl/nightly")
     assert "Audit and merge" in review
+    assert "None is recorded." in review
     form = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', review))
     answer = client.post("/token/do-lake-merge", data=form, headers={"Origin": f"http://{HOST}"})
     assert answer.status_code == (200 if passes else 409)
     assert ("The audit failed; nothing was published" in answer.get_data(as_text=True)) is not passes
     assert len(seen) == 1
+    said = "".join(Tags(text_of(client, "lake-merge?branch=etl/nightly")).words)
+    assert ("The last audit passed." if passes else "The last audit failed.") in said
+    assert ("The audit failed; nothing was published." in said) is not passes
+    write(lake.checkout(branch="etl/nightly"), "raw.events_00", pa.table({"id": pa.array([102], pa.int64())}))
+    later = "".join(Tags(text_of(client, "lake-merge?branch=etl/nightly")).words)
+    assert f"The branch has changed since the last audit, which {'passed' if passes else 'failed'}." in later
     assert lake.table("raw.events_00").count_rows() == (5 if passes else 3)
     again = client.post("/token/do-lake-merge", data={**form, "seen": "x@1"}, headers={"Origin": f"http://{HOST}"})
     assert again.status_code == 409
