@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from lance_spark.core.isolation import STATEMENT, Statement
+from lance_spark.core.isolation import ANY, STATEMENT, Statement
+from lance_spark.core.options import folded
+from lance_spark.datasource.datasource import LanceDataSource, names_in
 from lance_spark.jvm import names
 
 if TYPE_CHECKING:
@@ -22,32 +24,45 @@ if TYPE_CHECKING:
 MARK = "NativeTable "
 """How the texts of tables begin. What follows says whether the newest version of a branch is read, and which."""
 _EXECUTION = "spark.sql.execution.id"
+_PINNED = {"version", "versionasof", "tag", "asof", "timestampasof"}
+"""Options of a read that name old rows on purpose."""
 Read = tuple[str, "str | None", int]
 
 
-def reads_of(bridge: Bridge, plan: Any) -> tuple[Read, ...] | None:
+def reads_of(bridge: Bridge, plan: Any, base: int | None = None) -> tuple[Read, ...] | None:
     """The branches that a plan reads, each as of its newest version when it was analyzed; None if Spark does not tell.
 
-    Rows that the plan does not lead back to tables, as after a checkpoint or from Python, count as no read.
+    Rows that the plan does not lead back to tables, as after a checkpoint or from Python, count as no read. What the
+    plain data source reads, as for ``CREATE TEMPORARY VIEW ... USING lance``, Spark does not tell: it counts as any
+    table, as of ``base``.
     """
     try:
-        found = {read for text in _tables(bridge, plan) if (read := _read(text)) is not None}
+        texts = {*_tables(bridge, plan)}
     except Py4JError:
         return None
+    found = {read for text in texts if (read := _read(text)) is not None}
+    if base is not None and not texts.isdisjoint({LanceDataSource.name(), *names_in(bridge.spark)}):
+        found.add((ANY, None, base))
     return tuple(sorted(found, key=repr))
 
 
 def _tables(bridge: Bridge, plan: Any) -> Iterator[str]:
-    """The texts of all tables below a plan."""
+    """The texts of all tables below a plan; of those of the plain data source their names."""
     for part in (plan, *bridge.items(plan.subqueriesAll())):
         for leaf in bridge.items(part.collectLeaves()):
             kind = str(leaf.getClass().getName())
             if kind == names.CHANGES_RELATION:
-                yield str(leaf.table().toString())
+                yield _text(leaf)
             elif kind == names.MAYBE_SCAN_RELATION:
-                yield str(leaf.relation().table().toString())
+                yield _text(leaf.relation())
             elif kind == names.MAYBE_CACHED:
                 yield from _tables(bridge, leaf.cacheBuilder().logicalPlan())
+
+
+def _text(relation: Any) -> str:
+    text = str(relation.table().toString())
+    pinned = {folded(str(key)) for key in relation.options().keySet()} & _PINNED
+    return text if text.startswith(MARK) or pinned else str(relation.table().name())
 
 
 def _read(text: str) -> Read | None:
@@ -73,5 +88,6 @@ def told(bridge: Bridge, base: PinnedVersion | None, plan: Any = None) -> dict[s
     ``base`` is the version of the target with which the statement was planned.
     """
     plan = running_plan(bridge) if plan is None else plan
-    reads = None if plan is None else reads_of(bridge, plan)
-    return {STATEMENT: Statement(None if base is None else base.version, reads).as_text()}
+    version = None if base is None else base.version
+    reads = None if plan is None else reads_of(bridge, plan, version)
+    return {STATEMENT: Statement(version, reads).as_text()}

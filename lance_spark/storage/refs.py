@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from lance_spark.core import refs as core_refs
-from lance_spark.core.layout import VERSIONS, KeyRange, branch_root, versions_directory
+from lance_spark.core.layout import VERSIONS, KeyRange, branch_root, read_manifest_name, versions_directory
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.reflog import LOG, RefChange, decode, encode
 from lance_spark.errors import LanceSparkError
@@ -352,6 +352,8 @@ def _own_files(location: DatasetLocation, name: str) -> list[str]:
     """Manifests first: a version without its data must not be openable.
 
     Before them goes the note of the newest version, with which a listing that lacks it looks incomplete to cleanups.
+    The newest manifest is the last one: it says that a branch of a lake is being deleted, and without it the older ones
+    say that the branch is complete, so that nobody may remove what a killed deletion left.
     """
     from lance_spark.storage.listing import list_paths
 
@@ -362,7 +364,12 @@ def _own_files(location: DatasetLocation, name: str) -> list[str]:
         if path.startswith(root) and core_refs.is_dataset_directory(path[len(root) :].partition("/")[0])
     )
     versions = f"{versions_directory(name)}/"
-    return sorted(own, key=lambda path: (not path.startswith(versions), path.endswith(".manifest")))
+
+    def order(path: str) -> tuple[bool, int]:
+        manifest = read_manifest_name(path.removeprefix(versions)) if path.startswith(versions) else None
+        return not path.startswith(versions), -1 if manifest is None else manifest.version
+
+    return sorted(own, key=order)
 
 
 def _directories(path: str, top: str) -> Iterator[str]:

@@ -69,6 +69,8 @@ SQL = {
     "with after": (INTO + "WITH c AS (SELECT * FROM lake.ns1.t) SELECT a.* FROM c a JOIN c USING (id)", True),
     "its path": (INTO + "SELECT * FROM lance.`{uri}`", True),
     "an aggregate": (INTO + "SELECT sum(id), k FROM lake.ns1.t GROUP BY k", True),
+    "a view with its path": (INTO + "SELECT * FROM by_path", True),
+    "a view of a version": (INTO + "SELECT * FROM by_version", False),
     "nothing": (INTO + "VALUES (1, 'a')", False),
     "another table": (INTO + "SELECT * FROM lake.ns1.other", False),
     "another branch": (INTO + "SELECT * FROM lake.ns1.`t@exp`", False),
@@ -117,6 +119,8 @@ def handle(uri):
 
 def told_of(spark, uri, statements, run):
     spark.sql("CREATE OR REPLACE TEMP VIEW v AS SELECT * FROM lake.ns1.t")
+    for name, version in (("by_path", ""), ("by_version", ", version '1'")):
+        spark.sql(f"CREATE OR REPLACE TEMP VIEW {name} USING lance OPTIONS (path '{uri}'{version})")
     try:
         with contextlib.suppress(Refused):
             run()

@@ -10,6 +10,7 @@ from support.cleanup_datasets import append, files
 from support.local_datasets import make_dataset
 from support.processes import Job, Team
 
+from lance_spark.core.layout import read_manifest_name
 from lance_spark.core.refs import RefSpec
 from lance_spark.errors import PermissionDenied, Refused, StorageFailure
 from lance_spark.refs.refs import create_branch, delete_branch, list_branches
@@ -43,6 +44,18 @@ def test_two_processes_that_make_and_delete_branches_at_once_hear_nothing_of_eac
     assert list_branches(locate(uri)) == []
     assert files(uri) == there
     assert lance.dataset(uri).to_table() == before.to_table()
+
+
+def test_the_newest_manifest_goes_after_the_older_ones_and_before_any_data(uri):
+    """It may say that the branch is being deleted, which the older ones deny."""
+    dataset = make_dataset(uri)
+    create_branch(locate(uri), "exp", RefSpec())
+    for _ in range(2):
+        lance.write_dataset(dataset.to_table(), dataset.checkout_version(("exp", None)), mode="append")
+    names = [path.removeprefix("tree/exp/") for path in refs._own_files(locate(uri), "exp")]
+    manifests = [path.removeprefix("_versions/") for path in names if path.endswith(".manifest")]
+    assert [read_manifest_name(name).version for name in manifests] == [1, 2, 3]
+    assert names.index(f"_versions/{manifests[-1]}") < min(names.index(name) for name in names if "data/" in name)
 
 
 def test_a_branch_that_another_job_is_making_beside_it_stays(uri):
