@@ -115,8 +115,9 @@ MEANINGS = {
     ),
     BASE_LEFT: Meaning(
         WARNING,
-        "Only old versions read files from a base path where nothing is: no branch, tag or clone needs it.",
-        "If the dataset was moved, a cleanup removes them in time; otherwise put the files back.",
+        "Only old versions read files from a base path where nothing is: no branch, tag or clone reads it.",
+        "If the dataset was moved, a cleanup removes them in time (one that keeps any needs --known-base); otherwise "
+        "put the files back.",
     ),
     BASE_UNREACHABLE: Meaning(
         UNREACHABLE, "A base path could not be checked; its files may exist.", "Check network and credentials."

@@ -287,9 +287,16 @@ class _Check:
             yield finding_rules.CheckFinding(code, base, tuple(sorted(refs)), detail=detail)
 
     def _is_held(self, row: Mapping[str, Any]) -> bool:
-        """Whether a branch, a tag or a clone has one of a row's versions."""
-        held = self._holders.chains[row["chain"]].of_span(row["first"], row["last"])
-        return any(self._holders.all[one].kind in (BRANCH, TAG, CLONE) for one in held)
+        """Whether one of a row's versions is the newest of a branch, has a tag, or is read by a clone.
+
+        A version that another branch was made from is history, however long it stays: nobody reads from there.
+        """
+        chain = self._survey.chains[row["chain"]]
+        held = {
+            self._holders.all[one].kind for one in self._holders.chains[row["chain"]].of_span(row["first"], row["last"])
+        }
+        is_newest = row["first"] < len(chain.versions) <= row["last"] + 1
+        return bool(held & {TAG, CLONE}) or (BRANCH in held and is_newest)
 
 
 def _name(holder: Holder) -> str:

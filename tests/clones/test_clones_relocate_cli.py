@@ -4,6 +4,7 @@ import json
 import shutil
 
 import lance
+import pyarrow as pa
 import pytest
 from support.command_line import append, call, ids, run
 
@@ -67,6 +68,20 @@ def test_after_a_move_nothing_is_in_the_way_of_a_cleanup_for_good(moved):
     assert done.code == 0, done.err
     assert call(moved, "fsck", "--json").json["findings"] == []
     assert ids(moved, "exp") == [10, 20, 31, 32]
+
+
+def test_a_version_of_a_clone_that_its_branches_were_made_from_is_old_after_its_source_moved(uri, tmp_path):
+    lance.write_dataset(pa.table({"id": [1]}), uri)
+    clone, new = str(tmp_path / "clone.lance"), str(tmp_path / "new.lance")
+    assert call(tmp_path, "clone", uri, clone).code == 0
+    shutil.move(uri, new)
+    assert call(clone, "fsck").code == 22
+    assert call(clone, "relocate", "--from", uri, "--to", new, "--yes").code == 0
+    report = call(clone, "fsck", "--json")
+    assert (report.code, [each["code"] for each in report.json["findings"]]) == (0, ["base-absent-for-old-versions"])
+    now = ("gc", "--older-than", "0s", "--execute", "--yes")
+    assert (call(clone, *now).code, call(clone, *now, "--known-base", uri).code) == (3, 0)
+    assert ids(clone, "origin/main") == [1]
 
 
 def test_json(flights, moved):
