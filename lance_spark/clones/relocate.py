@@ -11,6 +11,7 @@ from lance_spark.clones.base_commits import Head, canonical, list_sizes, read_he
 from lance_spark.clones.identity import register_moved
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.refs import MAIN, RefTable
+from lance_spark.core.show import counted
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused, StorageFailure
 from lance_spark.format.versions import ADDS_ONLY, MOVED, RELOCATE, Root, Trace
 from lance_spark.scan.fragment_reads import blob_columns
@@ -85,7 +86,7 @@ def _check_named(move: Move, states: Iterable[base_rules.BaseState]) -> None:
         if base.state == base_rules.INCOMPLETE and base.target is not None:
             few = "".join(f"\n  - {path}" for path in base.missing[:5])
             raise Refused(
-                f"'{base.branch or MAIN}' needs {len(base.missing)} files that are not in {base.target.uri}; "
+                f"'{base.branch or MAIN}' needs {counted(len(base.missing), 'file')} not in {base.target.uri}; "
                 f"nothing was changed.{few}",
                 hint="Copy them there first.",
             )

@@ -22,6 +22,7 @@ from lance_spark.core.refs import (
     plan_branch,
     plan_tag,
 )
+from lance_spark.core.show import counted
 from lance_spark.errors import AlreadyExists, Refused
 
 
@@ -108,8 +109,8 @@ def _check_tags(refs: RefTable, name: str) -> None:
     clones = [tag for tag in tags if is_own_tag(tag)]
     if clones:
         raise Refused(
-            f"Branch '{name}' cannot be deleted: {len(clones)} tags record that clones read its files, such as "
-            f"{_names(clones[:1])}.",
+            f"Branch '{name}' cannot be deleted, as clones read its files: so "
+            f"{counted(len(clones), 'tag says', 'tags say')}, such as {_names(clones[:1])}.",
             hint=hints.of(
                 "Once the clones are gone, or no longer need the branch: ",
                 hints.delete_tag(clones[0], force=True),

@@ -322,7 +322,7 @@ def test_the_source_of_a_clone_is_left_alone_and_named_when_it_moved(uri):
     with pytest.raises(NotFound, match="No branch reads from"):
         relocate(locate(clone), f"{uri}-other", moved)
     before = contents(clone)
-    with pytest.raises(Refused, match="needs 3 files that are not in"):
+    with pytest.raises(Refused, match="needs 3 files not in"):
         relocate(locate(clone), uri, clone)
     assert contents(clone) == before
     found = relocate(locate(clone), uri, moved)
