@@ -24,8 +24,9 @@ def serve_options(function: AnyCallable) -> AnyCallable:
             "--report",
             "reports",
             multiple=True,
-            metavar="FILE",
-            help="A stored report (JSON) of a check, a cleanup or a maintenance: a path or URI (repeatable).",
+            metavar="PLACE",
+            help="Stored reports (JSON) of checks, cleanups or maintenance: a file, or a directory whose newest ones "
+            "count; a path or URI (repeatable).",
         ),
     )
     for add in reversed(options):

@@ -493,8 +493,8 @@ class LanceTable(
 
         They show the graph of versions, differences row by row, which branch changed a row, and reviews of merges, and
         change nothing; with ``allow_merge`` a review has a button. ``reports`` are stored reports of checks and
-        maintenance: paths or URIs. Whoever has the address can read the data. Needs the extra ``ui``. Raises
-        NotInstalled, and Refused for a ``port`` that is taken.
+        maintenance, or directories of them: paths or URIs. Whoever has the address can read the data. Needs the extra
+        ``ui``. Raises NotInstalled, and Refused for a ``port`` that is taken.
         """
         from lance_spark.ui.server import browse
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 from lance_spark.core.show import Grid, counted, masked, moment, readable
 
 SOUND, ATTENTION, DAMAGED, UNKNOWN = "sound", "attention", "damaged", "unknown"
+UNREADABLE = "unreadable"
+"""The kind of a report that is none."""
 _ORDER = (UNKNOWN, SOUND, ATTENTION, DAMAGED)
 _BAD = ("failed", "blocked")
 _MOST = 100
@@ -36,6 +38,17 @@ class StoredReport:
     problems: Grid
     by_table: Mapping[str, Health]
     """By the name of a table and by its URI."""
+    about: str = ""
+    """The lake or the dataset; "" if it does not say."""
+
+
+def newest(reports: Sequence[StoredReport], about: str = "") -> tuple[StoredReport, ...]:
+    """The newest of each kind and subject among reports that come newest first; with ``about``, those of one place."""
+    found: dict[tuple[str, str], StoredReport] = {}
+    for report in reports:
+        if report.what != UNREADABLE and (not about or report.about.rstrip("/") == about.rstrip("/")):
+            found.setdefault((report.what, report.about), report)
+    return tuple(found.values())
 
 
 def health_of(reports: Iterable[StoredReport], *names: str) -> Health:
@@ -64,7 +77,7 @@ def read_report(path: str, text: str | None) -> StoredReport:
 
 
 def _unreadable(path: str, why: str) -> StoredReport:
-    return StoredReport(masked(path), "unreadable", f"This report cannot be shown: {why}.", Grid((), ()), {})
+    return StoredReport(masked(path), UNREADABLE, f"This report cannot be shown: {why}.", Grid((), ()), {})
 
 
 def _findings(findings: Iterable[Mapping[str, Any]]) -> tuple[Health, list[tuple[str, str, str]]]:
@@ -86,7 +99,7 @@ def _of_check(path: str, document: Mapping[str, Any]) -> StoredReport:
     health, rows = _findings(document["findings"])
     summary = f"{masked(document['dataset'])}: {health.said}, {counted(document['versions'], 'version')} read"
     grid = Grid(("severity", "where", "what"), tuple(rows[:_MOST]))
-    return StoredReport(masked(path), "check", summary, grid, {document["dataset"]: health})
+    return StoredReport(masked(path), "check", summary, grid, {document["dataset"]: health}, document["dataset"])
 
 
 def _of_lake_check(path: str, document: Mapping[str, Any]) -> StoredReport:
@@ -101,9 +114,8 @@ def _of_lake_check(path: str, document: Mapping[str, Any]) -> StoredReport:
         lines += [(table["table"], *row) for row in rows]
     bad = sum(health.state == DAMAGED for name, health in by_table.items() if "/" not in name)
     summary = f"{counted(len(document['tables']), 'table')} checked, {bad:,} damaged"
-    return StoredReport(
-        masked(path), "check", summary, Grid(("table", "severity", "where", "what"), tuple(lines[:_MOST])), by_table
-    )
+    grid = Grid(("table", "severity", "where", "what"), tuple(lines[:_MOST]))
+    return StoredReport(masked(path), "check", summary, grid, by_table, document["catalog"])
 
 
 def _of_maintenance(path: str, document: Mapping[str, Any]) -> StoredReport:
@@ -125,7 +137,8 @@ def _of_maintenance(path: str, document: Mapping[str, Any]) -> StoredReport:
     summary = f"{counted(len(document['tables']), 'table')}, began {when}, {did} {readable(document['freed_bytes'])}"
     summary += "" if document["finished"] else "; not finished"
     rows = [(each["name"], each["problem"]) for each in document["problems"]]
-    return StoredReport(masked(path), "maintenance", summary, Grid(("table", "problem"), tuple(rows[:_MOST])), by_table)
+    grid = Grid(("table", "problem"), tuple(rows[:_MOST]))
+    return StoredReport(masked(path), "maintenance", summary, grid, by_table, document["root"])
 
 
 def _of_cleanup(path: str, document: Mapping[str, Any]) -> StoredReport:

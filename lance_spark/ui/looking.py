@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import lru_cache
+from itertools import islice
 from threading import Lock
 from typing import TypeVar
 
@@ -20,6 +23,7 @@ from lance_spark.changes.diff import ComparedRows, compare, diff, rows_to_compar
 from lance_spark.changes.diff_rules import Diff
 from lance_spark.cleanup.cleanup import plan_cleanup
 from lance_spark.cleanup.retention_rules import CleanupPolicy
+from lance_spark.core.layout import KeyRange
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import (
     BRANCHES,
@@ -32,7 +36,7 @@ from lance_spark.core.refs import (
     is_service_tag,
     is_stream_tag,
 )
-from lance_spark.core.show import Grid, card_of, counted, moment, moment_at, readable
+from lance_spark.core.show import Grid, card_of, counted, masked, moment, moment_at, readable
 from lance_spark.disk_usage.disk_usage import catalog_storage, storage
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import InvalidOption, LanceSparkError, NotFound, Refused
@@ -52,8 +56,9 @@ from lance_spark.merge.merge import merge
 from lance_spark.merge.option_rules import MergeOptions, Prefer, PublishOptions
 from lance_spark.merge.report import MergeResult
 from lance_spark.scan.fragment_reads import head, schema_of
-from lance_spark.storage.datasets import find_latest, pin_latest
+from lance_spark.storage.datasets import find_latest, locate, pin_latest
 from lance_spark.storage.files import each
+from lance_spark.storage.listing import list_range
 from lance_spark.storage.refs import list_ref_names, read_refs
 from lance_spark.storage.resolving import resolve_expression
 from lance_spark.storage.small_files import read_report as read_text
@@ -66,6 +71,12 @@ from lance_spark.ui.page_rules import PAGE
 _REMEMBERED = 20.0
 """Seconds for which the names of a lake's tables are remembered: a search and its parts should see one list."""
 _PUBLISHES = 15
+KNOWN_PLACE = "/var/lib/lance"
+"""Where the crontab that ``lance-catalog schedule`` writes puts reports."""
+_MOST_REPORTS = 24
+"""Files of a directory that are looked at."""
+_CLEANUP_TABLES, _CLEANUP_SECONDS, _AT_ONCE = 24, 10.0, 4
+"""One part of the lake's cleanup: tables, and seconds after which no other table is begun."""
 _T = TypeVar("_T")
 
 
@@ -100,15 +111,42 @@ class Subject:
         return open_table(at_typed(self.lake, at), name, RefSpec())[1]
 
     def stored_reports(self) -> tuple[StoredReport, ...]:
-        """The reports that were named, read now: a job may have written them again."""
-        found = []
+        """The reports that were named, read now: a job may have written them again; of a directory, the newest ones.
+
+        Without a name, those of this subject where the crontab of ``lance-catalog schedule`` has them written.
+        """
+        if not self.reports:
+            about = self.lake.uri if self.location is None else self.location.uri
+            return health_rules.newest(self._in_directory(KNOWN_PLACE), about) if os.path.isdir(KNOWN_PLACE) else ()
+        found: list[StoredReport] = []
         for path in self.reports:
-            try:
-                found.append(health_rules.read_report(path, read_text(path, self.storage)))
-            except LanceSparkError as problem:
-                summary = f"This report cannot be read: {problem.message}"
-                found.append(StoredReport(path, "unreadable", summary, Grid((), ()), {}))
+            if path.endswith("/") or os.path.isdir(path):
+                found += health_rules.newest(self._in_directory(path)) or [_no_report(path, "no report is there")]
+            else:
+                found.append(self._report(path))
         return tuple(found)
+
+    def _report(self, path: str) -> StoredReport:
+        try:
+            return health_rules.read_report(path, read_text(path, self.storage))
+        except LanceSparkError as problem:
+            return _no_report(path, problem.message)
+
+    def _in_directory(self, path: str) -> tuple[StoredReport, ...]:
+        """The newest JSON files of a directory, newest first."""
+        place = locate(path.rstrip("/") or "/", self.storage)
+        try:
+            listed = [row for batch in islice(list_range(place, KeyRange(None, None)), 1) for row in batch.to_pylist()]
+        except LanceSparkError as problem:
+            return (_no_report(path, problem.message),)
+        own = [row for row in listed if row["path"].endswith(".json") and "/" not in row["path"]]
+        own.sort(key=lambda row: (row["last_modified"] is None, row["last_modified"]), reverse=True)
+        return tuple(self._report(f"{place.uri}/{row['path']}") for row in own[:_MOST_REPORTS])
+
+
+def _no_report(path: str, why: str) -> StoredReport:
+    """What stands for a report that cannot be read."""
+    return StoredReport(masked(path), health_rules.UNREADABLE, f"This report cannot be read: {why}", Grid((), ()), {})
 
 
 class _Names:
@@ -362,6 +400,36 @@ def look_at_cleanup(location: DatasetLocation) -> page_rules.UpkeepPart:
     plan = plan_cleanup(location, CleanupPolicy(), LocalRunner(), time.time_ns())
     found = plan.report()
     return page_rules.upkeep_part(card_of(found), found.summary())
+
+
+def look_at_cleanups(subject: Subject, start: int, so_far: tuple[int, int] = (0, 0)) -> page_rules.CleanupsPart:
+    """What a cleanup of some tables of the lake would delete, by reason; ``so_far`` are files and bytes before them.
+
+    A part ends after some tables or seconds: a lake of thousands must not leave a page without an answer.
+    """
+    catalog = subject.lake
+    items = [item for item in subject.names.of("", catalog) if item.kind == TABLE]
+    lines: list[page_rules.CleanupLine] = []
+    ends = time.monotonic() + _CLEANUP_SECONDS
+    while start + len(lines) < len(items) and len(lines) < _CLEANUP_TABLES and time.monotonic() < ends:
+        begun = start + len(lines)
+        with ThreadPoolExecutor(_AT_ONCE, "lance-cleanups") as pool:
+            lines += pool.map(lambda item: _cleanup_line(catalog, item), items[begun : begun + _AT_ONCE])
+    return page_rules.cleanups_part(lines, len(items), start, so_far)
+
+
+def _cleanup_line(catalog: Catalog, item: Item) -> page_rules.CleanupLine:
+    name = str(item.identifier)
+    if not is_inside(item.path):
+        return page_rules.CleanupLine(name, problem="its row leads to no directory below the catalog")
+    location = catalog.at(item.path or "")
+    try:
+        if find_latest(location, None) is None:
+            return page_rules.CleanupLine(name)
+        planned = plan_cleanup(location, CleanupPolicy(), LocalRunner(), time.time_ns()).report().planned
+    except LanceSparkError as problem:
+        return page_rules.CleanupLine(name, problem=problem.message)
+    return page_rules.CleanupLine(name, page_rules.by_reason(planned))
 
 
 def look_at_check(location: DatasetLocation) -> page_rules.UpkeepPart:

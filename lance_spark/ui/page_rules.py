@@ -9,6 +9,7 @@ from typing import Any
 
 from lance_spark import hints
 from lance_spark.changes.diff_rules import Diff, RowCounts, RowExample
+from lance_spark.cleanup.sweep_rules import DELETE
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefTable, Tag, is_service_tag
 from lance_spark.core.show import Card, Grid, card_of, counted, masked, moment, one_line, plain_text, readable
@@ -605,6 +606,61 @@ class UpkeepPart:
 def upkeep_part(card: Card, summary: str) -> UpkeepPart:
     """A report's card without its headline."""
     return UpkeepPart(summary, tuple(grid for grid in card.grids if grid.rows), tuple(map(one_line, card.notes)))
+
+
+@dataclass(frozen=True)
+class CleanupLine:
+    """What a cleanup of a table of the lake would delete."""
+
+    name: str
+    reasons: tuple[tuple[str, int, int], ...] = ()
+    """Reason, files and bytes."""
+    problem: str = ""
+
+
+def by_reason(planned: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, int, int], ...]:
+    """What a plan would delete: reason, files and bytes, the most bytes first."""
+    found: dict[str, tuple[int, int]] = {}
+    for row in planned:
+        if row["action"] == DELETE:
+            files, size = found.get(row["reason"], (0, 0))
+            found[row["reason"]] = files + row["files"], size + row["bytes"]
+    return tuple(sorted(((reason, *sums) for reason, sums in found.items()), key=lambda each: (-each[2], each[0])))
+
+
+@dataclass(frozen=True)
+class CleanupsPart:
+    """What a cleanup of some tables of the lake would delete."""
+
+    lines: tuple[CleanupLine, ...]
+    """Tables with something to delete, or that could not be looked at."""
+    said: str
+    start: int
+    following: int | None
+    left: int
+    files: int
+    bytes: int
+
+    @property
+    def rows(self) -> tuple[tuple[str, str, str, str, bool], ...]:
+        """Table, reason, files, size, and whether the table could not be looked at."""
+        found = []
+        for line in self.lines:
+            if line.problem:
+                found.append((line.name, line.problem, "", "", True))
+            found += [(line.name, reason, f"{files:,}", readable(size), False) for reason, files, size in line.reasons]
+        return tuple(found)
+
+
+def cleanups_part(lines: Sequence[CleanupLine], tables: int, start: int, so_far: tuple[int, int]) -> CleanupsPart:
+    """A part that begins with table ``start`` of the lake, with the sums so far."""
+    told = tuple(line for line in lines if line.reasons or line.problem)
+    files = so_far[0] + sum(each[1] for line in lines for each in line.reasons)
+    size = so_far[1] + sum(each[2] for line in lines for each in line.reasons)
+    looked = start + len(lines)
+    of = f"{looked:,} of {counted(tables, 'table')}" if looked < tables else f"All of {counted(tables, 'table')}"
+    said = f"{of} looked at: {counted(files, 'file')}, {readable(size)} would be deleted"
+    return CleanupsPart(told, said, start, looked if looked < tables else None, tables - looked, files, size)
 
 
 def pin_text(pin: PinnedVersion) -> str:

@@ -191,6 +191,7 @@ class _Views:
             ("lake-merge", get, self.lake_review),
             ("upkeep", get, self.upkeep),
             ("costs", get, self.costs),
+            ("cleanups", get, self.cleanups),
             ("indexes", get, self.indexes),
             *((name, get, self._part_of(name, look)) for name, look in parts.items()),
         ]
@@ -206,7 +207,7 @@ class _Views:
 
     def _number(self, name: str, otherwise: int, most: int) -> int:
         text = self._given(name, str(otherwise))
-        if not (text.isascii() and text.isdecimal() and len(text) < 12):
+        if not (text.isascii() and text.isdecimal() and len(text) < 19):
             raise InvalidOption(f"'{name}' must be a number, not '{text[:50]}'.")
         return min(int(text), most)
 
@@ -343,13 +344,19 @@ class _Views:
     def upkeep(self) -> str:
         """Reports, what a cleanup would delete, what costs most."""
         reports = self._waiting.of(self._subject.stored_reports)
-        return self._page("upkeep.html", reports=reports)
+        return self._page("upkeep.html", reports=reports, known_place=looking.KNOWN_PLACE)
 
     def indexes(self) -> str:
         """The indexes of a version and what they cover."""
         place, ref = self._place, self._given("ref", MAIN)
         part = self._waiting.of(lambda: looking.look_at_indexes(place(), ref))
         return self._page("part.html", part=part, title="Indexes")
+
+    def cleanups(self) -> str:
+        """What a cleanup of some tables of the lake would delete."""
+        start, files, size = (self._number(name, 0, 10**18) for name in ("start", "files", "bytes"))
+        part = self._waiting.of(lambda: looking.look_at_cleanups(self._subject, start, (files, size)))
+        return self._page("cleanups.html", part=part)
 
     def costs(self) -> str:
         """What the tables of the lake take."""

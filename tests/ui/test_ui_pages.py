@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 from pathlib import Path
 
@@ -11,9 +12,9 @@ import pytest
 from support.shown_lakes import SCRIPT, shown_lake, shown_table, write
 from support.shown_pages import HOST, Tags, client_of, opened, text_of
 
-from lance_spark import LanceTable
+from lance_spark import LanceCatalog, LanceTable
 from lance_spark.storage.datasets import locate
-from lance_spark.ui import server
+from lance_spark.ui import looking, server
 from lance_spark.ui.looking import Subject
 from lance_spark.ui.server import Serving
 
@@ -45,6 +46,7 @@ PAGES = [
     f"upkeep?{TABLE}",
     "upkeep",
     "costs",
+    "cleanups",
     "lake-diff?branch=etl/nightly",
     "lake-merge?branch=etl/nightly",
 ]
@@ -202,6 +204,56 @@ def test_the_lake_has_its_tables_branches_and_health(lake, tmp_path):
     table = "".join(Tags(text_of(client, "table?t=raw.events_00&at=branch:etl/nightly")).words)
     assert "5 rows" in table
     assert "lake/etl/nightly-" in table
+
+
+def test_of_a_directory_the_newest_report_of_each_kind_counts(lake, tmp_path, monkeypatch):
+    def written(name, says, age, catalog=lake.catalog.uri):
+        finding = {"severity": "error", "path": "data/x.lance", "says": says}
+        table = {"table": "shop.products", "uri": "", "findings": [finding], "error": ""}
+        (tmp_path / name).write_text(json.dumps({"catalog": catalog, "tables": [table], "findings": []}))
+        os.utime(tmp_path / name, (10**9 - age, 10**9 - age))
+
+    written("a.json", "is the older one", 100)
+    written("b.json", "is the newer one", 10)
+    written("c.json", "is of another lake", 1, catalog="/elsewhere")
+    (tmp_path / "state.json").write_text("{}")
+    (tmp_path / "d.txt").write_text("no report")
+    monkeypatch.setattr(looking, "KNOWN_PLACE", str(tmp_path))
+    for reports in ((str(tmp_path),), (f"{tmp_path}/",), ()):
+        words = text_of(opened(catalog=lake.catalog, reports=reports), "upkeep")
+        assert "is the newer one" in words
+        assert "is the older one" not in words
+        assert ("is of another lake" in words) is bool(reports)
+        assert "cannot be read" not in words
+    assert "damaged" in text_of(opened(catalog=lake.catalog), "tables")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "no report is there" in text_of(opened(catalog=lake.catalog, reports=(str(empty),)), "upkeep")
+    monkeypatch.setattr(looking, "KNOWN_PLACE", str(tmp_path / "gone"))
+    assert "None is known." in text_of(opened(catalog=lake.catalog), "upkeep")
+
+
+def test_what_a_cleanup_would_delete_of_a_lake_comes_in_parts(tmp_path, monkeypatch):
+    lake = LanceCatalog(str(tmp_path / "lake"))
+    for name in "abc":
+        write(lake, name, pa.table({"id": [1]}))
+        stray = Path(lake.describe_table(name).location.uri, "data", "0" * 24 + ".lance")
+        stray.write_bytes(b"x" * 1024)
+        os.utime(stray, (10**9, 10**9))
+    for manifest in Path(lake.describe_table("b").location.uri, "_versions").iterdir():
+        manifest.write_bytes(b"x")
+    monkeypatch.setattr(looking, "_CLEANUP_TABLES", 1)
+    monkeypatch.setattr(looking, "_AT_ONCE", 2)
+    client = opened(catalog=lake.catalog)
+    first = text_of(client, "cleanups")
+    words = "".join(Tags(first).words)
+    assert "2 of 3 tables looked at: 1 file, 1.0 KiB would be deleted" in words
+    assert "no version names it" in words
+    assert "✕" in words
+    following = re.search(r'data-load="/token/([^"]+)"', first).group(1).replace("&amp;", "&")
+    last = text_of(client, following)
+    assert "All of 3 tables looked at: 2 files, 2.0 KiB would be deleted" in last
+    assert "data-load" not in last
 
 
 # --- Who gets an answer
