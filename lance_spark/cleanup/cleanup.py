@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -34,6 +35,7 @@ from lance_spark.core.show import Card, Shown, counted, moment_at
 from lance_spark.engine.local import Engine, Frame, Runner, Work
 from lance_spark.errors import CorruptData, InvalidOption, NotFound, Refused, StorageFull
 from lance_spark.storage import files
+from lance_spark.storage.brought import keep_columns
 from lance_spark.storage.commits import unchanged
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.deleting import BATCH, Pace, delete_batch, remove_empty_directories
@@ -122,9 +124,9 @@ class CleanupPlan(Shown):
         Then a record stays below ``_cleanup`` of the dataset, or of the branch that is cleaned alone, and the next run
         finishes from it. Raises like ``plan_cleanup`` if the dataset cannot be surveyed again.
 
-        The plan is recorded first, then what streams still need to know about removed versions. Then manifests are
-        deleted, then files: after a crash in between, every version that is still listed has all of its files. The
-        record keeps what the missing manifests proved, for the next run.
+        The plan is recorded first, then what streams and merges still need to know about removed versions. Then
+        manifests are deleted, then files: after a crash in between, every version that is still listed has all of its
+        files. The record keeps what the missing manifests proved, for the next run.
         """
         try:
             return self._apply(max_deletes_per_second)
@@ -140,7 +142,7 @@ class CleanupPlan(Shown):
         record = stored_plans.record(self.location, self.facts.id, self.facts.home)
         with unchanged():
             parts = self._recorded(record)
-        note_for_streams(self.facts, now)
+        note_what_goes(self.facts, now)
         if parts is None:
             outcomes = sweep.add_up(self._delete_unrecorded(recheck, max_deletes_per_second))
         else:
@@ -303,6 +305,11 @@ def _judgement(
         started_ns=clock.now_ns,
         unverified_before_ns=unverified,
         sinks=first_sinks(survey),
+        bases={
+            index: retention_rules.oldest_base(survey, chain, verdicts[index])
+            for index, chain in survey.owned()
+            if chain.has_ref
+        },
         whole_listing=whole,
         listed_roots=tuple(chain.root for chain in survey.chains) if policy.only_branches else None,
     )
@@ -799,14 +806,22 @@ def _above(file: str, key: str) -> Iterator[str]:
 # --- Notes for streams about versions to be deleted
 
 
-def note_for_streams(facts: PlanFacts, now: Survey) -> None:
-    """Record what the removed versions hold of the batches of streams. Makes no request if no stream is behind.
+def note_what_goes(facts: PlanFacts, now: Survey) -> None:
+    """Record what only the removed versions tell: to streams their batches, to merges what they did to columns.
 
-    ``now`` has the tags at the start of deletion: a plan may be days old. A query that starts later starts with the
-    newest version, which stays.
+    Makes no request if no stream is behind, and no version is left with which a merge could compare. ``now`` has the
+    refs at the start of deletion: a plan may be days old. A query that starts later starts with the newest version,
+    which stays.
     """
+    location = facts.survey.location
     for index, chain in facts.survey.owned():
+        removed = facts.verdicts[index].removed
         sink = first_sink(now.refs, chain.branch)
-        going = [] if sink is None else [*going_after(chain, facts.verdicts[index].removed, sink)]
+        going = [] if sink is None else [*going_after(chain, removed, sink)]
         if sink is not None and going:
-            leave_note(facts.survey.location, chain.branch, sink, going)
+            leave_note(location, chain.branch, sink, going)
+        base = retention_rules.oldest_base(now, chain, facts.verdicts[index])
+        going = [*going_after(chain, removed, base)]
+        if chain.has_ref and going:
+            with suppress(StorageFull):  # only deleting makes room; a merge counts as unknown what is not recorded
+                keep_columns(location, chain.branch, going, base)

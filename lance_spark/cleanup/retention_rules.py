@@ -512,6 +512,16 @@ def former_versions(former: refs.RefTable, chain: Chain) -> set[int]:
     return tagged | {branch.parent_version for branch in former.created_from.get(chain.branch, ())}
 
 
+def oldest_base(survey: Survey, chain: Chain, verdict: Verdict) -> int:
+    """The lowest version of a chain with which a merge may compare: it stays, or a branch begins with a copy of it."""
+    stay = [manifest.version for manifest, kept in zip(chain.versions, verdict.kept, strict=False) if kept]
+    forks = [branch.parent_version for branch in survey.refs.created_from.get(chain.branch, ())]
+    former = (change.branch for change in survey.changes if change.branch is not None)
+    forks += [branch.parent_version for branch in former if branch.parent_branch == chain.branch]
+    own = survey.refs.branches.get(chain.branch or "")
+    return min([*stay, *forks, *([] if own is None else [own.parent_version])], default=0)
+
+
 def merge_bases(
     survey: Survey, chain: Chain, merged: Mapping[str, Sequence[tuple[int, refs.Branch]]]
 ) -> Sequence[tuple[int, refs.Branch]]:

@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from lance_spark.cleanup.reference_rules import ANYWHERE, LEFTOVER, ChainSpan
 from lance_spark.cleanup.retention_rules import Verdict, retained_by_ref
 from lance_spark.core import layout
-from lance_spark.core.layout import MANIFEST, STREAMS, Roots, classify, read_manifest_name
+from lance_spark.core.layout import BROUGHT, MANIFEST, STREAMS, Roots, classify, read_manifest_name
 from lance_spark.core.reflog import FORGOTTEN, RefChange
 from lance_spark.core.refs import Branch
 from lance_spark.errors import SchemaMismatch
-from lance_spark.survey.chain_rules import Chain, Survey, first_unread, is_needed_note, join
+from lance_spark.survey.chain_rules import Chain, Survey, first_unread, is_needed_note, is_needed_record, join
 
 CANDIDATES = pa.schema(
     [
@@ -228,6 +228,8 @@ class Judgement:
     """Whether a file that is not listed is missing. False for an inventory, which may be older than the file."""
     sinks: Mapping[int, int] = field(default_factory=dict)
     """By chain, the position of the first tag of a query that writes to it: notes on later versions stay."""
+    bases: Mapping[int, int] = field(default_factory=dict)
+    """By chain, the oldest version with which a merge may compare: records of later versions stay."""
     listed_roots: tuple[str, ...] | None = None
     """Roots of all chains, by index, if only the files below each chain's own root were listed."""
 
@@ -321,13 +323,14 @@ def _choices(
 
 
 def _spare_notes(files: pa.Table, judgement: Judgement) -> pa.ChunkedArray:
-    """Which files are notes that no stream needs, or remains of a note whose writer crashed."""
-    notes = files.filter(pc.starts_with(files["local"], f"{STREAMS}/"))
-    columns = (notes[name].to_pylist() for name in ("path", "local", "chain"))
+    """Which files are notes that no stream needs, records that no merge needs, or remains of writers that crashed."""
+    ours = pc.or_(pc.starts_with(files["local"], f"{STREAMS}/"), pc.starts_with(files["local"], f"{BROUGHT}/"))
+    columns = (files.filter(ours)[name].to_pylist() for name in ("path", "local", "chain"))
     spare = [
         path
         for path, local, chain in zip(*columns, strict=True)
         if not is_needed_note(local, judgement.sinks.get(chain))
+        and not is_needed_record(local, judgement.bases.get(chain))
     ]
     return pc.is_in(files["path"], value_set=pa.array(spare, pa.string()))
 

@@ -21,7 +21,8 @@ BACKFILL = "_backfill"
 STREAMS = "_streams"
 """Directory of a branch for notes that cleanups leave for streams, see :mod:`lance_spark.format.stream_notes`."""
 BROUGHT = "_brought"
-"""Directory of a branch for records of versions that brought rows of other versions: they outlive those versions."""
+"""Directory of a branch for records that outlive versions: which ones brought rows of other versions, and from what
+they computed columns."""
 FACTS = "_facts"
 """Directory below the dataset's root for facts about data files, see :mod:`lance_spark.layout.fact_rules`."""
 QUARANTINE = "_quarantine"
@@ -36,7 +37,7 @@ _DETACHED = re.compile(r"d(\d{1,20})\.manifest", re.ASCII)
 _DELETION_SUFFIXES = {0: "arrow", 1: "bin"}
 _NEVER_ESCAPED = re.compile(r"[A-Za-z0-9._-]+")
 _NOT_ESCAPED = " !$&'()+,:;=@"
-_BROUGHT = re.compile(r"(\d{1,19})-(\d{1,19}|open)-([0-9a-f]{16})-([0-9a-f]{32})\.json", re.ASCII)
+_BROUGHT = re.compile(r"(\d{1,19})-(\d{1,19}|open)-([0-9a-f]{16})-([0-9a-f]{32})(\.columns)?\.json", re.ASCII)
 _STREAM_NOTE = re.compile(r"(\d{1,19})-[0-9a-f]{32}\.json", re.ASCII)
 _GENERATED = re.compile(rf"(?:[01]{{24}}[0-9a-f]{{26}}|{UUID})\.lance")
 
@@ -121,7 +122,7 @@ def last_noted(name: str) -> int | None:
 
 
 class BroughtName(NamedTuple):
-    """A parsed file name of a record of versions that brought rows."""
+    """A parsed file name of a record that outlives versions."""
 
     first: int
     last: int | None
@@ -129,7 +130,10 @@ class BroughtName(NamedTuple):
     mark: str
     """Distinguishes the branch from others of the same name."""
     call: str
-    """Identifies the commit."""
+    """Identifies the commit, or the cleanup."""
+    columns: bool = False
+    """Whether it says what versions did to columns, see :mod:`lance_spark.format.column_records`; else, that they
+    brought rows."""
 
     def covers(self, version: int) -> bool:
         """Whether it is, or may be, about a version."""
@@ -137,9 +141,9 @@ class BroughtName(NamedTuple):
 
 
 def brought_path(branch: str | None, name: BroughtName) -> str:
-    """The path of a record of versions that brought rows, relative to the dataset."""
-    last = "open" if name.last is None else name.last
-    return f"{branch_root(branch)}{BROUGHT}/{name.first}-{last}-{name.mark}-{name.call}.json"
+    """The path of a record, relative to the dataset."""
+    last, about = "open" if name.last is None else name.last, ".columns" if name.columns else ""
+    return f"{branch_root(branch)}{BROUGHT}/{name.first}-{last}-{name.mark}-{name.call}{about}.json"
 
 
 def read_brought_name(name: str) -> BroughtName | None:
@@ -147,7 +151,8 @@ def read_brought_name(name: str) -> BroughtName | None:
     match = _BROUGHT.fullmatch(name)
     if match is None:
         return None
-    return BroughtName(int(match[1]), None if match[2] == "open" else int(match[2]), match[3], match[4])
+    last = None if match[2] == "open" else int(match[2])
+    return BroughtName(int(match[1]), last, match[3], match[4], match[5] is not None)
 
 
 def brought_versions(names: Iterable[str], mark: str, gone: Collection[int]) -> tuple[int, ...]:
@@ -157,10 +162,20 @@ def brought_versions(names: Iterable[str], mark: str, gone: Collection[int]) -> 
 
 
 def brought_records(names: Iterable[str], mark: str) -> list[BroughtName]:
-    """The records of a branch that count, by their names: of a call that is done, not the one that it began with."""
-    known = [found for name in names if (found := read_brought_name(name)) is not None and found.mark == mark]
+    """The records of a branch on rows that count: of a call that is done, not the one that it began with."""
+    known = [found for found in _of_branch(names, mark) if not found.columns]
     done = {found.call for found in known if found.last is not None}
     return [found for found in known if found.last is not None or found.call not in done]
+
+
+def column_records(names: Iterable[str], mark: str) -> list[BroughtName]:
+    """The records of a branch on columns."""
+    return [found for found in _of_branch(names, mark) if found.columns]
+
+
+def _of_branch(names: Iterable[str], mark: str) -> Iterator[BroughtName]:
+    found = (read_brought_name(name) for name in names)
+    return (name for name in found if name is not None and name.mark == mark)
 
 
 def is_generated(name: str) -> bool:
@@ -186,9 +201,9 @@ MANIFEST, DATA, BLOB, DELETION, INDEX, TRANSACTION, STAGING = (
     "staging",
 )
 BOOKKEEPING = "bookkeeping"
-"""Refs, version hints, notes of clones, the mark of a name that a catalog declared, records of versions that brought
-rows, facts about data files, and files that a repair moved away: never deleted, not reported. Also notes for streams,
-which are deleted once no stream needs them."""
+"""Refs, version hints, notes of clones, the mark of a name that a catalog declared, records that outlive versions,
+facts about data files, and files that a repair moved away: never deleted, not reported. Also notes for streams, which
+are deleted once no stream needs them."""
 UNKNOWN = "unknown"
 """Any other file: never deleted, only reported."""
 

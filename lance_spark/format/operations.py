@@ -22,6 +22,8 @@ _MOVES_NO_ROWS = _QUIET | {"Delete", "Merge", "Project", "Rewrite"}
 """Operations that never rewrite rows: a row missing from a fragment that still exists was deleted."""
 KEEPS_COLUMNS = (_QUIET - {"Clone"}) | {"DataReplacement", "Delete", "Rewrite", "Update"}
 """Operations that leave the table's columns as they are."""
+WRITES_COLUMNS = frozenset({"DataReplacement", "Merge", "Overwrite", "Project", "Restore", "Clone", "Unknown"})
+"""Operations that may write or rename columns. Unless they record it, nothing is known about any column."""
 _ADDS_NO_COLUMNS = (KEEPS_COLUMNS - {"DataReplacement"}) | {"Project"}
 _REPLACES_ALL = frozenset({"Overwrite"})
 _IN_NO_CONFLICT = _QUIET - {"UpdateConfig"}
@@ -80,6 +82,11 @@ class Step(NamedTuple):
         return self.operation not in _MOVES_NO_ROWS if self.moved is None else self.moved
 
     @property
+    def is_silent(self) -> bool:
+        """Whether it may have written or renamed columns, and does not tell which."""
+        return self.computed is None and self.renames is None and self.operation in WRITES_COLUMNS
+
+    @property
     def renames_rows(self) -> bool:
         """Whether it might have moved older rows to other files."""
         return self.moves_rows or self.brings or self.reordered or bool(self.rewrites) or self.operation == "Rewrite"
@@ -103,6 +110,16 @@ class Steps:
 
     found: tuple[Rewrite, ...] = ()
     """Where rows are now that no version tells: found by their values."""
+    recalled: tuple[Step, ...] | None = None
+    """All versions, for what they did to columns, with those that are gone; None if records do not tell that."""
+
+    @property
+    def on_columns(self) -> tuple[Step, ...] | None:
+        """The versions, for what they did to columns; None if one of them does not tell it."""
+        steps = self.all if self.complete and self.recalled is None else self.recalled
+        if steps is None or any(step.is_silent for step in steps):
+            return None
+        return steps
 
     @cached_property
     def moves_no_rows(self) -> bool:

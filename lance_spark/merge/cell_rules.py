@@ -208,16 +208,6 @@ def written(base: Fragment, side: Fragment, columns: Sequence[CellColumn]) -> fr
 
 # --- What a column was computed from
 
-_WRITES_COLUMNS = frozenset({"DataReplacement", "Merge", "Overwrite", "Project", "Restore", "Clone", "Unknown"})
-"""Operations that may write or rename columns. Unless they record it, nothing is known about any column."""
-
-
-def is_recorded(steps: Steps) -> bool:
-    """Whether each version that may have written columns records which ones, and what they were computed from."""
-    silent = (step for step in steps.all if step.computed is None and step.renames is None)
-    return steps.complete and not any(step.operation in _WRITES_COLUMNS for step in silent)
-
-
 _GONE = "\0"
 """Before the name of a column that was dropped: a later one of that name is another column."""
 
@@ -234,11 +224,12 @@ class Computed:
     @classmethod
     def of(cls, steps: Steps) -> Computed:
         """The records of the versions since the base; nothing if one of them may have changed columns without one."""
-        if not is_recorded(steps):
+        told = steps.on_columns
+        if told is None:
             return cls()
         reads: dict[str, frozenset[str]] = {}
         unknown: set[str] = set()
-        for step in steps.all:
+        for step in told:
             names = {old: new or f"{_GONE}{old}" for old, new in step.renames or ()}
             if names:
                 reads = {

@@ -21,7 +21,6 @@ from lance_spark.format.operations import Steps
 from lance_spark.format.row_ids import NONE, Deleted, Offsets, Rewrite, Runs, Traced, read_row_ids, trace
 from lance_spark.format.versions import Snapshot, by_file, columns, counterpart
 from lance_spark.merge import change_rules
-from lance_spark.merge.cell_rules import is_recorded
 
 BITMAP = 1
 """Type of the deletion files that are written here."""
@@ -217,7 +216,7 @@ class _Settling:
         wrote = [change_rules.FragmentChange.COLUMNS_WRITTEN in each for each in kinds]
         compacted = ours is None, pair.after is None or change_rules.FragmentChange.COMPACTED in there
         lost = any(
-            wrote[at] and compacted[at] and not is_recorded(steps)
+            wrote[at] and compacted[at] and steps.on_columns is None
             for at, steps in enumerate((self.sides.our_steps, self.sides.their_steps))
         )
         never = any(

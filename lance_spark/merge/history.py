@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.format import row_ids
 from lance_spark.format import versions as format_versions
 from lance_spark.format.operations import KEEPS_COLUMNS, Step, Steps, VersionSpan
-from lance_spark.format.transactions import Transaction
+from lance_spark.format.transactions import UNKNOWN, Transaction
 from lance_spark.storage import versions
-from lance_spark.storage.brought import brought_versions
+from lance_spark.storage.brought import Records, renames
 
 _ANEW = "Begin"
 """From this step on, a version of another dataset is copied. What led to that version is unknown."""
+_TOLD_BESIDE = frozenset({"Project", UNKNOWN})
+"""Operations of versions that exist, but whose effect on columns goes with the version before, or with a file."""
 
 
 def brings_between(reader: versions.VersionCache, location: DatasetLocation, span: VersionSpan) -> bool:
@@ -36,24 +41,68 @@ def steps_between(
         if base.branch != side.branch:
             first = min(versions.version_numbers(there[1], side.branch), default=0)
         path = (VersionSpan(side.branch, first, side.version),)
-    found = [(span, tuple(_steps_of(*there, span))) for span in path]
-    steps = tuple(step for _, several in found for step in several)
-    complete = sum(max(0, span.until - span.after) for span in path) == len(steps)
-    lost = () if complete else tuple(version for span, several in found for version in _lost(there[1], span, several))
-    return Steps(side.branch, steps, complete and not any(step.unsure for step in steps), lost)
+    found = [_Told(*there, span) for span in path]
+    steps = tuple(step for told in found for step in told.steps)
+    complete = not any(told.gone for told in found)
+    lost = tuple(version for told in found for version in told.lost)
+    recalled = _joined([told.on_columns for told in found])
+    if any(step.unsure for step in steps):
+        complete, recalled = False, None
+    return Steps(side.branch, steps, complete, lost, recalled=recalled)
 
 
-def _lost(location: DatasetLocation, span: VersionSpan, found: Iterable[Step]) -> tuple[int, ...]:
-    """The versions of a span that are gone and brought rows that the other side may have."""
-    gone = {*range(span.after + 1, span.until + 1)}.difference(step.version for step in found)
-    return brought_versions(location, span.branch, gone)
+def _joined(several: Iterable[tuple[Step, ...] | None]) -> tuple[Step, ...] | None:
+    found = [*several]
+    return None if None in found else tuple(chain.from_iterable(steps or () for steps in found))
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What the versions of a span tell, and records beside them of those that are gone."""
+
+    reader: versions.VersionCache
+    location: DatasetLocation
+    span: VersionSpan
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        return tuple(_steps_of(self.reader, self.location, self.span))
+
+    @cached_property
+    def gone(self) -> frozenset[int]:
+        there = {step.version for step in self.steps}
+        return frozenset(range(self.span.after + 1, self.span.until + 1)) - there
+
+    @cached_property
+    def _records(self) -> Records:
+        return Records.of(self.location, self.span.branch)
+
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """The versions that are gone and brought rows that the other side may have."""
+        return self._records.brought(self.gone) if self.gone else ()
+
+    @property
+    def on_columns(self) -> tuple[Step, ...] | None:
+        """What each version did to columns; None if that is unknown of one that is gone."""
+        silent = {step.version for step in self.steps if step.is_silent and step.operation in _TOLD_BESIDE}
+        if not self.gone and not silent:
+            return self.steps
+        record = self._records.columns()
+        told = record.of(self.gone.union(filter(record.covers, silent)), self.span.after, self.span.until)
+        if told is None:
+            return None
+        known = [Step(each.last, UNKNOWN, computed=each.computed, renames=each.renames) for each in told]
+        again = {step.version for step in known}
+        known += (step for step in self.steps if step.version not in again)
+        return tuple(sorted(known, key=lambda step: step.version))
 
 
 def _steps_of(reader: versions.VersionCache, location: DatasetLocation, span: VersionSpan) -> Iterable[Step]:
     numbers = reader.versions(location, span.branch, span.after, span.until)
     for version, transaction in reader.transactions(location, span.branch, numbers).items():
         if transaction is None:
-            yield Step(version, "Unknown", branch=span.branch)
+            yield Step(version, UNKNOWN, branch=span.branch)
             continue
         properties, trace = transaction.properties, format_versions.read_trace(transaction.properties)
         if trace is not None and trace.action == format_versions.BEGIN:
@@ -74,7 +123,7 @@ def _steps_of(reader: versions.VersionCache, location: DatasetLocation, span: Ve
             branch=span.branch,
             appended=transaction.appended,
             computed=format_versions.read_computed(properties),
-            renames=_renames(reader, location, PinnedVersion(span.branch, version), transaction),
+            renames=renames(reader, location, PinnedVersion(span.branch, version), transaction),
         )
 
 
@@ -84,19 +133,6 @@ def _fields(
     if transaction.operation in KEEPS_COLUMNS or not reader.has(location, pin):
         return None
     return frozenset(entry.id for entry in reader.contents(location, pin).fields)
-
-
-def _renames(
-    reader: versions.VersionCache, location: DatasetLocation, pin: PinnedVersion, transaction: Transaction
-) -> tuple[tuple[str, str | None], ...] | None:
-    before = PinnedVersion(pin.branch, pin.version - 1)
-    if transaction.operation != "Project" or not (reader.has(location, pin) and reader.has(location, before)):
-        return None
-    old, new = (
-        {entry.id: entry.name for entry in reader.contents(location, each).fields if entry.parent_id < 0}
-        for each in (before, pin)
-    )
-    return tuple((name, new.get(key)) for key, name in old.items() if new.get(key) != name)
 
 
 def _rewrites(

@@ -21,7 +21,7 @@ from lance_spark.merge.ancestry import Graph
 from lance_spark.merge.change_rules import Sides
 from lance_spark.merge.row_search import Locations, have_equal_rows
 from lance_spark.storage import refs
-from lance_spark.storage.brought import brought_traces
+from lance_spark.storage.brought import Records
 from lance_spark.storage.datasets import pin_latest
 
 
@@ -90,7 +90,8 @@ class Unshared:
         fork = None if branch is None else graph.branch(branch).parent_version
         numbers = range(max(after, fork or 0) + 1, until + 1)
         found = graph.reader.transactions(self.location, branch, numbers)
-        lost = brought_traces(self.location, branch, set(numbers) - found.keys())
+        gone = set(numbers) - found.keys()
+        lost = Records.of(self.location, branch).traces(gone) if gone else []
         told = [None if each is None else (each.operation, each.properties) for each in found.values()]
         told += [("", {**trace, BRINGS: "true"}) for trace in lost]
         sources: list[PinnedVersion] = []

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from lance_spark.core.layout import STREAMS, Roots, last_noted
+from lance_spark.core.layout import BROUGHT, STREAMS, Roots, last_noted, read_brought_name
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.reflog import RefChange
 from lance_spark.core.refs import MAIN, READER_TAG, STREAM_TAG, RefTable, Tag
@@ -298,10 +298,19 @@ def is_needed_note(local: str, sink: int | None) -> bool:
     return last is not None and sink is not None and last > sink
 
 
-def going_after(chain: Chain, removed: Iterable[int], sink: int) -> Iterator[int]:
-    """The versions of a chain that will be deleted, by position, and that come after a query's tag."""
+def is_needed_record(local: str, base: int | None) -> bool:
+    """Whether a file, by its path in its chain, is a record that a merge needs which compares with that version."""
+    directory, _, name = local.rpartition("/")
+    if directory != BROUGHT:
+        return False
+    record = read_brought_name(name)
+    return record is None or not record.columns or base is None or record.last is None or record.last > base
+
+
+def going_after(chain: Chain, removed: Iterable[int], after: int) -> Iterator[int]:
+    """The versions of a chain that will be deleted, by position, and that come after another one."""
     versions = (chain.versions[position].version for position in removed)
-    return (version for version in versions if version > sink)
+    return (version for version in versions if version > after)
 
 
 def first_unread(refs: RefTable) -> dict[str | None, int]:

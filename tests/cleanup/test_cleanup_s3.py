@@ -114,7 +114,8 @@ def orphans(table, storage, left):
         for row in dataset.tracked_files().read_all().to_pylist():
             named.add(f"{row['base_uri']}/{row['path']}".partition("table.lance/")[2])
         assert dataset.list_indices() == []
-    return {key for key in left() - named if not key.startswith("_refs/") and not key.endswith("_hint.json")}
+    ours = ("_hint.json", ".columns.json")
+    return {key for key in left() - named if not key.startswith("_refs/") and not key.endswith(ours)}
 
 
 def deletes(faulty, below=""):

@@ -127,6 +127,16 @@ def test_what_is_noted_for_a_stream_stays_as_long_as_the_stream_may_read_it(sink
     assert deleted(decide_on(dict.fromkeys(notes, YOUNG))) == {}
 
 
+@pytest.mark.parametrize(("bases", "stay"), [({}, 4), ({0: 6, 1: 6}, 4), ({0: 7}, 3), ({0: 9, 1: 8}, 1), ({1: 7}, 3)])
+def test_what_is_recorded_for_merges_stays_as_long_as_one_may_compare_with_what_was_before(bases, stay):
+    spans = [("", "2-7"), ("tree/a", "3-7"), ("tree/a", "3-8")]
+    records = [below(root, f"_brought/{span}-{'a' * 16}-{'1' * 32}.columns.json") for root, span in spans]
+    records.append(below("", f"_brought/7-7-{'a' * 16}-{'1' * 32}.json"))
+    decided = decide_on(dict.fromkeys(records, OLD), before=None, bases=bases)
+    assert len(records) - len(deleted(decided)) == stay
+    assert records[-1] not in deleted(decided)
+
+
 def test_bookkeeping_stays_whatever_its_age():
     files = dict.fromkeys(["_refs/tags/t.json", "_clones/c.json", "_versions/latest_version_hint.json"], OLD)
     assert deleted(decide_on(files, before=None)) == {}

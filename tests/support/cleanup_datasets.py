@@ -96,7 +96,12 @@ def candidates(made: CleanupPlan) -> set[str]:
 def files(uri: str) -> set[str]:
     """All files of a dataset, relative to it, without the records of cleanups."""
     paths = {str(path.relative_to(uri)) for path in Path(uri).rglob("*") if path.is_file()}
-    return {path for path in paths if not path.startswith("_cleanup/")}
+    return {path for path in paths if not path.startswith("_cleanup/") and not is_record(path)}
+
+
+def is_record(path: str) -> bool:
+    """Whether a file is what a cleanup leaves about the versions that it removed, for merges."""
+    return path.endswith(".columns.json")
 
 
 def bytes_of(uri: str) -> int:
@@ -157,7 +162,7 @@ def _index_files(uri: str, branch: str | None) -> set[str]:
 def orphans(uri: str) -> set[str]:
     """Files that no listed version names."""
     own = ("_refs/", "_clones/")
-    rest = {path for path in files(uri) - named(uri) if not path.startswith(own)}
+    rest = {path for path in files(uri) - named(uri) if not path.startswith(own) and not is_record(path)}
     return {path for path in rest if not path.endswith("latest_version_hint.json")}
 
 

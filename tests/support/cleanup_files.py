@@ -84,11 +84,12 @@ def judgement(
     before: int = WEEK_OLD,
     whole: bool = True,
     sinks: Mapping[int, int] | None = None,
+    bases: Mapping[int, int] | None = None,
 ) -> Judgement:
     """For chains with these verdicts: tuples of booleans, one for each version."""
     verdicts = tuple(Verdict(tuple(stays), {}) for stays in kept)
     latest = {index: len(verdict.kept) - 1 for index, verdict in enumerate(verdicts[:CLONE_CHAIN])}
-    return Judgement(verdicts, latest, frozenset(removed), NOW, before, whole, sinks or {})
+    return Judgement(verdicts, latest, frozenset(removed), NOW, before, whole, sinks or {}, bases or {})
 
 
 def fates(decided: pa.Table) -> dict[str, tuple[str, str, bool]]:
