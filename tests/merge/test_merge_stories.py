@@ -53,6 +53,7 @@ class Story:
             self.random.randrange(2),
             self.random.randrange(2),
             "ours" if side == "main" else "theirs",
+            len(self.told),
         )
         try:
             self.states[side] = apply(self.sides[side], spec, self.states[side])[-1]

@@ -112,6 +112,8 @@ class Spec(NamedTuple):
     column: int = 0
     """0, or 1 for other columns."""
     side: str = "theirs"
+    step: int = 0
+    """Tells two changes of a side apart that are alike."""
 
     def __str__(self) -> str:
         others = [word for word, on in (("other rows", self.rows), ("other column", self.column)) if on]
@@ -135,7 +137,7 @@ class Spec(NamedTuple):
     @property
     def identity(self) -> object:
         """Of a new row: two writes of one key are two rows."""
-        return self.kind, self.new, self.side
+        return self.kind, self.new, self.side, self.step
 
     def name(self, first: str, second: str) -> str:
         """One of two columns."""
@@ -192,7 +194,9 @@ def _part(state: State, spec: Spec) -> State:
 
 
 def _overwrite(state: State, spec: Spec) -> State:
-    return replace(_new(replace(state, rows={}), spec, row_of(spec.new, v=spec.number)), replaced=spec.side)
+    return replace(
+        _new(replace(state, rows={}), spec, row_of(spec.new, v=spec.number)), replaced=f"{spec.side} {spec.step}"
+    )
 
 
 def _add(values: Callable[[Cells, Spec], Value], reads: bool = False, nullable: bool = True) -> Step:
