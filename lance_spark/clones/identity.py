@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from lance_spark.core.location import DatasetLocation
+from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.refs import TAGS
 from lance_spark.errors import AlreadyExists, Conflict, NotFound, StorageFailure
 from lance_spark.storage import files, refs
@@ -29,16 +29,25 @@ def own_name(location: DatasetLocation, source: DatasetLocation) -> str:
     """
     known = read_identity(location)
     if known is None or known.uri != location.uri:
-        new = new_identity(location)
+        new, others = new_identity(location), () if known is None else known.sources
         if known is None:
             known = replace(new, before=survey.former_name(location))
         else:
             known = replace(new, before=known.name, former=(*known.former, known.uri))
         write_identity(location, known)
+        for uri in others:
+            with suppress(StorageFailure):  # the move is told as far as it can be
+                known = _told(location, locate(uri, location.storage_options), known)
+    return _told(location, source, known).name
+
+
+def _told(location: DatasetLocation, source: DatasetLocation, known: CloneIdentity) -> CloneIdentity:
+    """The identity, once the source knows it."""
     if source.uri not in known.sources:
         _register(location, source, known)
-        write_identity(location, replace(known, sources=(*known.sources, source.uri)))
-    return known.name
+        known = replace(known, sources=(*known.sources, source.uri))
+        write_identity(location, known)
+    return known
 
 
 def _register(location: DatasetLocation, source: DatasetLocation, known: CloneIdentity) -> None:
@@ -51,11 +60,17 @@ def _register(location: DatasetLocation, source: DatasetLocation, known: CloneId
         survey.write_record(source, known.name, location)
 
 
-def register_moved(location: DatasetLocation) -> Iterator[str]:
-    """Let the sources of a clone that was moved or copied know its place; yields notes on those that could not."""
+def register_moved(location: DatasetLocation, old: str = "", new: str = "") -> Iterator[str]:
+    """Let the sources of a clone that was moved or copied know its place; yields notes on those that could not.
+
+    With ``old`` and ``new``, sources were moved between these places, and know the clone there from now on: otherwise
+    the next move of the clone would be told to the former place only, where nobody keeps what it reads.
+    """
     known = read_identity(location)
+    sources = () if known is None else known.sources
+    there = tuple(new + uri[len(old) :] for uri in sources if new and is_within(uri, old))
     moved = known is not None and known.uri != location.uri
-    for uri in known.sources if known is not None and moved else ():
+    for uri in dict.fromkeys((*(sources if moved else ()), *there)):
         source = locate(uri, location.storage_options)
         try:
             if not files.list_names(source, "_versions"):

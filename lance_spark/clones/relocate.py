@@ -43,6 +43,8 @@ def relocate(
     states = {head.pin.branch: places.look_again(head, states[head.pin.branch], former) for head in heads}
     if move is not None:
         _check_named(move, (base for branch in states.values() for base in branch))
+    of_sources = ("", "") if move is None or move.new == location.uri else (move.old, move.new)
+    told = [] if dry_run else list(register_moved(location, *of_sources))  # first: what is read must be protected
     done = tuple(
         _relocated(
             location, table, places, _BranchRepair(head, states[head.pin.branch], trace_of(table, head)), dry_run
@@ -52,7 +54,7 @@ def relocate(
     )
     bases = tuple(base for branch in states.values() for base in branch)
     former |= set() if move is None else {move.old}
-    notes = [*_notes(location, former, bases), *([] if dry_run else register_moved(location))]
+    notes = [*_notes(location, former, bases), *told]
     return base_rules.Relocation(location.uri, bases, done, tuple(notes), dry_run)
 
 

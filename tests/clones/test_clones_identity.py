@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import lance
@@ -59,10 +60,11 @@ def replace_rows(source, *keys):
     lance.write_dataset(table(*keys), source.uri, mode="overwrite")
 
 
-def clean(source):
+def clean(source, *known_bases):
     import time
 
-    return plan_cleanup(source, EVERYTHING, RUNNER, time.time_ns() + 10**9).apply()
+    policy = replace(EVERYTHING, known_bases=known_bases)
+    return plan_cleanup(source, policy, RUNNER, time.time_ns() + 10**9).apply()
 
 
 def keys(location):
@@ -136,6 +138,35 @@ def test_a_moved_clone_registers_its_new_place(source, tmp_path, way):
     relocate(one)
     fetch(one, Remote("origin", source), RUNNER, FetchOptions())
     assert name_of(one) == again
+
+
+@pytest.mark.parametrize("make", [shallow, following])
+def test_a_clone_of_a_moved_source_tells_its_next_move_there(source, tmp_path, make):
+    """Told to the former place only, the record of the clone's former place could be forgotten, and its files went."""
+    one, former = make(source, str(tmp_path / "c")), source.uri
+    source = moved(source, str(tmp_path / "moved.lance"))
+    relocate(one, former, source.uri)
+    one = moved(one, str(tmp_path / "host1"))
+    relocate(one)
+    replace_rows(source, 100)
+    for name in survey.recorded_clones(source):
+        if ref_actions.gone_clone(source, name) is not None:
+            ref_actions.delete_tag(source, name, force=True)
+    clean(source, former)
+    assert keys(one) == ROWS
+    assert survey.recorded_clones(source) == {name_of(one): one.uri}
+
+
+def test_a_moved_clone_tells_all_of_its_sources_whichever_it_fetches_from(source, tmp_path):
+    one = shallow(source, str(tmp_path / "c"))
+    other = locate(str(tmp_path / "other.lance"))
+    lance.write_dataset(table(7), other.uri)
+    fetch(one, Remote("other", other), RUNNER, FetchOptions())
+    one = moved(one, str(tmp_path / "host1"))
+    fetch(one, Remote("other", other), RUNNER, FetchOptions())
+    relocate(one)
+    for place in (source, other):
+        assert tags_of(place, name_of(one))
 
 
 def test_a_copy_gets_a_name_of_its_own_and_both_stay(source, tmp_path):
