@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from lance_spark import hints
@@ -9,9 +10,12 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import TAGS, PinnedVersion, ref_file
 from lance_spark.core.show import Tell, WorkProgress, counted, untold
 from lance_spark.errors import AlreadyExists, LanceSparkError, Refused
+from lance_spark.format.metadata import referred_bases
+from lance_spark.format.versions import Snapshot
 from lance_spark.storage import refs, versions
-from lance_spark.storage.commits import unchanged
-from lance_spark.storage.datasets import check_may_commit, check_may_put, find_latest
+from lance_spark.storage.commits import base_path, unchanged
+from lance_spark.storage.datasets import check_may_commit, check_may_put, find_latest, open_latest
+from lance_spark.storage.failures import translated
 from lance_spark.storage.mem_wal import check_nothing_waits
 from lance_spark.survey import identity, survey
 
@@ -59,10 +63,17 @@ def _protect(source: DatasetLocation, pin: PinnedVersion, name: str, target: Dat
     refs.create_tag(source, name, pin)
 
 
-def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation, tell: Tell = untold) -> None:
+def deep_clone(
+    source: DatasetLocation,
+    pin: PinnedVersion,
+    target: DatasetLocation,
+    tell: Tell = untold,
+    properties: Mapping[str, str] | None = None,
+) -> None:
     """Clone one version with its data. Raises AlreadyExists for a target in use.
 
-    pylance copies without reporting progress: ``tell`` receives the amount to copy at the start and at the end.
+    pylance copies without reporting progress: ``tell`` receives the amount to copy at the start and at the end. The
+    version that registers base paths for blobs, if there is one, has the properties.
     """
     _check_free(target)
     check_nothing_waits(source, pin, _WITHOUT)
@@ -70,7 +81,16 @@ def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocat
     stage = f"copy {counted(fragments, 'fragment')}"
     tell(WorkProgress(stage, 0, fragments))
     survey.deep_clone(source, pin, target)
+    _keep_referred(versions.read_snapshot(source, pin), target, properties or {})
     tell(WorkProgress(stage, fragments, fragments))
+
+
+def _keep_referred(source: Snapshot, target: DatasetLocation, properties: Mapping[str, str]) -> None:
+    """Give the clone the base paths below which blobs may refer to objects: pylance leaves out all of them."""
+    bases = [base_path(root, key) for key, root in referred_bases(source).items()]
+    if bases:
+        with translated(target, "registering base paths"):
+            open_latest(target).add_bases(bases, dict(properties))
 
 
 def _check_free(target: DatasetLocation) -> None:

@@ -135,6 +135,13 @@ def has_blobs(fields: Iterable[Field]) -> bool:
     return any(not marks.isdisjoint((key, value) for key, value in field.metadata) for field in fields)
 
 
+def referred_bases(snapshot: Snapshot) -> dict[int, Root]:
+    """Base paths below which blobs may refer to objects, by the numbers that these blobs have in their data files."""
+    if not has_blobs(snapshot.contents.fields):
+        return {}
+    return {key: root for key, root in snapshot.bases.items() if key is not None and not root.is_dataset}
+
+
 def data_directory(root: Root) -> str:
     """The directory of data files below a place, with a trailing slash; empty for a place with nothing else."""
     return "data/" if root.is_dataset else ""

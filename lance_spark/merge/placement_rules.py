@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
+from lance_spark import hints
 from lance_spark.core.layout import is_generated, stored_name
 from lance_spark.core.location import is_within
+from lance_spark.errors import Refused
 from lance_spark.format.contents import DataFile, Fragment
 from lance_spark.format.versions import Copy, Root, Snapshot
 from lance_spark.merge.change_rules import MergeChange
@@ -63,8 +65,13 @@ class Placed:
 
 
 def place(change: MergeChange, ours: Snapshot, theirs: Snapshot, reference: InPlacePolicy, sidecars: bool) -> Placed:
-    """Decide where every file of a change goes. ``sidecars``: the table has blobs next to its data files."""
+    """Decide where every file of a change goes. ``sidecars``: the table has blobs next to its data files.
+
+    Raises Refused if blobs of theirs would refer to other objects, or to none, in ours.
+    """
     with_files = [*change.added, *(replacement.theirs for replacement in change.replaced if replacement.files)]
+    if sidecars and with_files:
+        _check_references(ours, theirs)
     moved = [
         replacement.theirs
         for replacement in change.replaced
@@ -113,6 +120,25 @@ def place(change: MergeChange, ours: Snapshot, theirs: Snapshot, reference: InPl
         copies=(*(copy for key, copy in copies.items() if names[key] not in kept), *deletions),
         present=present,
     )
+
+
+def _check_references(ours: Snapshot, theirs: Snapshot) -> None:
+    """Blobs refer to objects below a base path by its number, which their data file holds and no merge can change.
+
+    A base path with data files is taken for a place of these alone.
+    """
+    others = {key: root for key, root in theirs.bases.items() if not root.is_dataset and ours.bases.get(key) != root}
+    if others:
+        used = {file.base_id for fragment in theirs.contents.fragments() for file in fragment.files}
+        others = {key: root for key, root in others.items() if key not in used}
+    for key, root in others.items():
+        raise Refused(
+            f"Blobs of {theirs.pin} may refer to objects below {root.uri}, its base path {key}; {ours.pin} has "
+            f"{'another base path' if key in ours.bases else 'no base path'} of that number. Nothing was changed.",
+            hint=hints.python_only(f"lance.dataset(...).add_bases([DatasetBasePath('{root.uri}', id={key})])")
+            if key not in ours.bases
+            else "Write the bytes of these blobs to the other table.",
+        )
 
 
 def _bases(

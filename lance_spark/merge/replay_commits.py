@@ -20,6 +20,7 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotCommittable, NotFound
 from lance_spark.format.blobs import without_rows
 from lance_spark.format.contents import REPLACED, Contents, Fragment, IndexSegment, renumbered_ids
+from lance_spark.format.metadata import referred_bases
 from lance_spark.format.row_ids import write_rewrites
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import (
@@ -474,7 +475,11 @@ def _create(
     import lance
 
     theirs = open_pinned(source, snapshot.pin)
+    referred = referred_bases(snapshot)
     roots = dict.fromkeys(snapshot.bases.values()) if places else {}
+    others = [root for root in roots if root not in referred.values()]
+    free = [number for number in range(1, len(others) + len(referred) + 1) if number not in referred]
+    bases = referred | dict(zip(free, others, strict=False))
     with translated(target, "creating the dataset"):
         lance.write_dataset(
             without_rows(theirs.schema),
@@ -484,7 +489,7 @@ def _create(
             # A dataset cannot mix files of the first format with others.
             data_storage_version=theirs.data_storage_version,
             enable_stable_row_ids=snapshot.contents.has_stable_row_ids,
-            initial_bases=[base_path(root, number) for number, root in enumerate(roots, start=1)],
+            initial_bases=[base_path(root, number) for number, root in bases.items()],
             transaction_properties=authored(properties),
         )
 

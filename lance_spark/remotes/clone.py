@@ -119,16 +119,23 @@ def _is_begun(source: Remote, target: DatasetLocation) -> bool:
     if transaction.cloned_from is not None:
         return locate(transaction.cloned_from).uri == source.location.uri  # by pylance; a deep one has no bases
     trace = read_trace(transaction.properties)
+    if trace is None or trace.action not in (BEGIN, CLONE):
+        return False
     roots = stored_versions.read_snapshot(target, newest).bases.values()
-    made_here = trace is not None and trace.action in (BEGIN, CLONE)
-    return made_here and any(root.uri == source.location.uri for root in roots)
+    if any(root.uri == source.location.uri for root in roots):
+        return True
+    # A deep one, to which base paths for blobs were added.
+    before = stored_versions.read_transaction(target, PinnedVersion(None, newest.version - 1))
+    made = None if before is None else before.cloned_from
+    return made is not None and locate(made).uri == source.location.uri
 
 
 def _make_main(source: Remote, pin: PinnedVersion, target: DatasetLocation, deep: bool, reader: VersionCache) -> None:
     """Make or complete the main branch of the clone. A complete main stays as it is."""
     newest = find_latest(target, None)
     if newest is None and deep:
-        clones.deep_clone(source.location, pin, target)
+        properties = Trace(CLONE, pin).properties(f"Clone {source.location.uri}")
+        clones.deep_clone(source.location, pin, target, properties=properties)
         return
     if newest is None and source.location.store == target.store:
         _clone_by_pylance(source, pin, target)

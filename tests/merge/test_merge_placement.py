@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from support.merge_values import HERE, THERE, data_file, deletion, fragment, version
 
+from lance_spark.errors import Refused
 from lance_spark.format.versions import Copy, Root
 from lance_spark.merge.change_rules import Followed, MergeChange, Replacement
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
@@ -62,9 +63,10 @@ def test_where_a_new_data_file_is_found(file, policy, base, copies):
 
 
 def test_a_file_that_could_collide_gets_a_name_of_its_own_and_always_the_same():
+    theirs = version([], 2, "exp", bases={1: HERE, 2: SOURCE})
     change = added("part-0.lance", data_file("a/b c.lance", 1))
-    placed = place(change, OURS, THEIRS, IN_PLACE, sidecars=True)
-    assert placed == place(change, OURS, THEIRS, IN_PLACE, sidecars=True)
+    placed = place(change, OURS, theirs, IN_PLACE, sidecars=True)
+    assert placed == place(change, OURS, theirs, IN_PLACE, sidecars=True)
     names = [copy.target for copy in placed.copies]
     assert names == [f"data/{placed.names[THERE, path]}" for path in ("part-0.lance", "a/b c.lance")]
     assert names[0].endswith("-part-0.lance")
@@ -158,3 +160,14 @@ def test_new_places_get_the_next_free_ids():
     change = added(data_file(UNIQUE, base=3), data_file(TWIN, 1))
     placed = place(change, OURS, THEIRS, InPlacePolicy(everything=True), False)
     assert placed == Placed({FOREIGN: 2, THERE: 3}, (FOREIGN, THERE), ids={9: 0})
+
+
+def test_blobs_go_only_where_the_base_paths_that_they_name_are_the_same():
+    """A blob by reference has the number of a base path in its data file."""
+    for bases in ({1: SOURCE}, {1: SOURCE, 3: SOURCE}):
+        ours = version([fragment(0)], bases=bases)
+        with pytest.raises(Refused, match="base path 3"):
+            place(added(data_file(UNIQUE)), ours, THEIRS, IN_PLACE, sidecars=True)
+        assert place(MergeChange(), ours, THEIRS, IN_PLACE, sidecars=True).copies == ()
+    same = version([fragment(0)], bases={1: SOURCE, 3: FOREIGN})
+    assert place(added(data_file(UNIQUE)), same, THEIRS, IN_PLACE, sidecars=True).copies
