@@ -83,6 +83,16 @@ def partitions(pickled: Sequence[bytes]) -> Answer:
     return Answer("partitions", [*pickled])
 
 
+def grouped_partitions(pickled: Sequence[bytes], keys: RowBytes) -> Answer:
+    """The same, each with its key."""
+    return Answer("grouped partitions", (keys.fields, tuple(zip(pickled, keys.contents, strict=True))))
+
+
+def grouping(functions: Sequence[tuple[str, str, int]], count: int) -> Answer:
+    """Spark's ``KeyGroupedPartitioning`` of that many partitions: names of functions, columns, numbers of buckets."""
+    return Answer("grouping", ([*functions], count))
+
+
 NO_TRANSFORMS = Answer("no transforms")
 """Spark's ``Transform[]`` of a table without a layout."""
 PYTHON_METRICS = Answer("python metrics")
@@ -105,6 +115,8 @@ def for_java(answer: Answer, content: bytearray) -> Any:
         value = [placed(value.function), value.schema.json(), value.unix]
     elif answer.kind == "partitions":
         value = [placed(each) for each in value]
+    elif answer.kind == "grouped partitions":
+        value = [value[0], [[placed(part), placed(key)] for part, key in value[1]]]
     return [answer.kind, value]
 
 

@@ -61,6 +61,8 @@ class Bridge:
         """Whether writes send rows of plain types to Python as columns."""
         self.feeds = False
         """Whether a scan can be a change feed, with a shuffle inside."""
+        self.groups = self.groups_where_needed = False
+        """Whether scans can tell Spark their keys; and whether Spark joins partitions of one key only where it must."""
         self.no_batches: str | None = None
         """Why Spark gets rows; None if it gets batches."""
         self.no_columns: str | None = None

@@ -16,7 +16,7 @@ from lance_spark.engine.session_spark import is_connect
 from lance_spark.errors import Refused
 from lance_spark.jvm import names
 from lance_spark.jvm.bridge import Bridge
-from lance_spark.jvm.java.compiled import can_feed, can_write, maker
+from lance_spark.jvm.java.compiled import can_feed, can_group, can_write, maker
 from lance_spark.jvm.switches import BY_ROWS, SWITCH, switched_off
 
 if TYPE_CHECKING:
@@ -99,6 +99,8 @@ def _why_no_batches(bridge: Bridge) -> str | None:
     except Refused as reason:
         return reason.message
     bridge.feeds = can_feed(bridge)
+    bridge.groups = can_group(bridge)
+    bridge.groups_where_needed = _loads(bridge, names.MAYBE_GROUPS)
     off = switched_off(BY_ROWS)
     bridge.batches = off is None
     return off

@@ -33,6 +33,7 @@ from lance_spark.jvm.proxies import Implementation
 from lance_spark.layout.declaring import declare, look
 from lance_spark.native.changelogs import Changes, NativeChangelog, read_context
 from lance_spark.native.creating import Creating, shown_properties
+from lance_spark.native.functions import KeyFunctions
 from lance_spark.native.layouts import column_of
 from lance_spark.native.places import PathPlaces, Place, Places, RootPlaces, identifier, parts_of, strings
 from lance_spark.native.rows import RowsScan, RowsTable
@@ -435,10 +436,10 @@ def _sql(value: str | int | bool | None) -> str:
 # --- Catalogs of tables below a root, or at paths
 
 
-class NativeCatalog(Creating, Altering, Procedures):
+class NativeCatalog(Creating, Altering, Procedures, KeyFunctions):
     """The common part of all catalogs: looking up tables, and reading them at a version."""
 
-    interfaces: ClassVar[tuple[str, ...]] = (names.STAGING_CATALOG, names.PROCEDURE_CATALOG)
+    interfaces: ClassVar[tuple[str, ...]] = (names.STAGING_CATALOG, names.PROCEDURE_CATALOG, names.FUNCTION_CATALOG)
     defaults: ClassVar = frozenset({"loadTable/3", "loadTable/4"})
     """Spark 4.3: these call one of the other overloads."""
 

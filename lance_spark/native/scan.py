@@ -4,28 +4,40 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import pyarrow as pa
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from lance_spark.core.options import OWN_NAME
 from lance_spark.core.table_options import parse_stream_options, split_stream_options
 from lance_spark.engine.types_spark import to_spark, wire_schema
 from lance_spark.errors import InvalidOption, LanceSparkError
-from lance_spark.format.kept_types import is_plain
+from lance_spark.format.kept_types import LENGTH_KEY, is_plain
 from lance_spark.format.schema import ROW_ADDRESS, ROW_COLUMNS, case_pair
 from lance_spark.indexes.index_segments import index_ends
 from lance_spark.jvm import answers, names
-from lance_spark.jvm.answers import Answer
+from lance_spark.jvm.answers import Answer, RowBytes
 from lance_spark.jvm.bridge import Bridge, aggregates, columns, expression, parsed_schema, sort_key
 from lance_spark.jvm.proxies import ChosenPredicates, Implementation
+from lance_spark.layout.grouping import grouping
+from lance_spark.layout.grouping_rules import (
+    ALWAYS,
+    GROUPING,
+    NEVER,
+    Grouping,
+    function_name,
+    is_worthwhile,
+    parse_grouping,
+)
+from lance_spark.layout.key_rules import Key
 from lance_spark.native.places import Place
-from lance_spark.native.rows import few_rows, internal_rows
-from lance_spark.native.tasks import ScanTask, input_partitions, reader_factory
+from lance_spark.native.rows import few_rows, has_unsafe_rows, internal_rows, unsafe_rows
+from lance_spark.native.tasks import ScanTask, grouped_partitions, input_partitions, reader_factory
 from lance_spark.pushdown.aggregates import (
     Aggregate,
     AggregatePlan,
@@ -45,8 +57,8 @@ from lance_spark.pushdown.filters import (
     translate,
 )
 from lance_spark.pushdown.order import Sample, SortKey, Statistics, estimate, sortable
-from lance_spark.scan.fragment_reads import fragment_sizes, stored_schema
-from lance_spark.scan.partition_rules import ScanPartition, skip_rows
+from lance_spark.scan.fragment_reads import ScanColumns, fragment_sizes, read_batches, stored_schema
+from lance_spark.scan.partition_rules import ScanPartition, plan_by_key, skip_rows, weights_by_key
 from lance_spark.scan.read import (
     MeasuredRead,
     PinnedRead,
@@ -55,6 +67,7 @@ from lance_spark.scan.read import (
     measure_read,
     read_for_spark,
     read_schema,
+    request_of,
 )
 
 SMALL_ROWS = 100_000
@@ -89,6 +102,16 @@ class Source:
     def takes_more(self) -> bool:
         """Whether more than columns can be pushed down: not below a limit, nor with the user's types."""
         return self.given is None and self.read.options.limit is None
+
+    @cached_property
+    def plain_columns(self) -> list[str]:
+        """The columns of which Spark compares values as their files do: no collation, and no padding of CHAR."""
+        return [
+            field.name
+            for field in self.schema
+            if not isinstance(field.dataType, StringType)
+            or (field.dataType == StringType() and LENGTH_KEY not in field.metadata)
+        ]
 
     @cached_property
     def case_pair(self) -> tuple[str, str] | None:
@@ -336,6 +359,10 @@ class NativeScanBuilder(Implementation):
         self._asked: list[Aggregate] = []
         self._named: set[str] = set()
         self._partial = True
+        self._groups: frozenset[str] | None = None
+        """The columns of a GROUP BY, if Spark has asked about one."""
+        self._divided = False
+        """Whether Spark aggregates better without this scan's help: no row has to be moved, and groups are small."""
         self._last: PlannedScan | None = None
 
     def push_table_sample(self, lower: float, upper: float, replacement: bool, seed: int, method: Any = None) -> bool:
@@ -381,6 +408,11 @@ class NativeScanBuilder(Implementation):
     def _aggregated(self, aggregation: Any) -> bool:
         asked, groups = aggregates(aggregation[0]), columns(aggregation[1])
         if asked is None or groups is None or not self._source.takes_more:
+            return False
+        if self._groups is None and groups:
+            self._groups = frozenset(each.path[0] for each in groups if len(each.path) == 1)
+            self._divided = needs_no_shuffle(self.bridge, self._source, self._pushed, self._groups)
+        if self._divided:
             return False
         plan = plan_aggregates(asked, groups, self._source.stored, self._asked)
         if plan is None:
@@ -441,8 +473,12 @@ class NativeScanBuilder(Implementation):
     def build(self) -> Any:
         """The scan; or its rows, if they are few."""
         planned = self._planned()
-        kind = NativeScan if planned.local is None else NativeLocalScan
-        return kind(self.bridge, planned, self._stream).java()
+        if planned.local is not None:
+            return NativeLocalScan(self.bridge, planned, self._stream).java()
+        known = grouping_of_scan(self.bridge, planned, self._groups if self._divided else None)
+        if known is not None:
+            return GroupedScan(self.bridge, planned, known, self._stream).java()
+        return NativeScan(self.bridge, planned, self._stream).java()
 
 
 class WholeScanBuilder(Implementation):
@@ -568,7 +604,7 @@ class NativeLocalScan(_Scan):
 class NativeScan(_Scan):
     """Spark's ``Scan`` of partitions."""
 
-    interfaces: ClassVar = (names.SCAN, names.REPORT_STATISTICS, names.RUNTIME_FILTERING)
+    interfaces: ClassVar[tuple[str, ...]] = (names.SCAN, names.REPORT_STATISTICS, names.RUNTIME_FILTERING)
     told: ClassVar = frozenset({"filter"})
 
     def __init__(self, bridge: Bridge, planned: PlannedScan, stream: TableStream | None = None) -> None:
@@ -615,15 +651,143 @@ class NativeScan(_Scan):
         return self.planned.parts(self.bridge.cores)
 
 
+# --- A scan whose partitions have one key each, for joins and aggregates without a shuffle
+
+_BUCKETING = "spark.sql.sources.v2.bucketing.enabled"
+
+
+def grouping_of_scan(bridge: Bridge, planned: PlannedScan, groups: frozenset[str] | None = None) -> Grouping | None:
+    """The functions of columns that have one value in each partition; None if Spark is not to know of any.
+
+    Only where each row of a fragment is returned or not by itself: a limit or an offset divides fragments, and partial
+    aggregates are other columns to Spark. With ``groups``, functions of these columns: Spark aggregates without a
+    shuffle only if it knows of no others. Raises InvalidOption for an invalid setting.
+    """
+    source, pushed = planned.source, planned.pushed
+    whole = pushed.limit is None and not pushed.offset and pushed.aggregate is None and not pushed.counted
+    wanted = parse_grouping(bridge.spark.conf.get(GROUPING, None))
+    bucketing = str(bridge.spark.conf.get(_BUCKETING)).lower() == "true"
+    able = bridge.groups and bridge.maker is not None
+    if not (able and bucketing and whole and source.takes_more) or wanted == NEVER:
+        return None
+    columns = pushed.columns.names if groups is None else groups
+    ids = [each.fragment_id for each in planned.measured.fragments]
+    found = grouping(source.read.location, source.read.pin, ids, columns, source.plain_columns)
+    if found is None or not has_unsafe_rows(to_spark(key_schema(found))):
+        return None
+    request = request_of(planned.measured, bridge.cores)
+    weights = weights_by_key(planned.measured.fragments, found.keys, request)
+    eager = not bridge.groups_where_needed
+    worth = wanted == ALWAYS or is_worthwhile(weights, request.split_size, bridge.cores, eager)
+    return found if worth else None
+
+
+_PROBED = 16_384
+"""Rows by which to tell whether groups are small."""
+
+
+def needs_no_shuffle(bridge: Bridge, source: Source, pushed: Pushed, groups: frozenset[str]) -> bool:
+    """Whether rows of one group are in one partition, and most groups are small.
+
+    Then partial aggregates are nearly as many as rows, and Spark would shuffle them. Large groups become few of them.
+    """
+    stored = source.stored
+    if not groups or not groups.issubset(stored.names):
+        return False
+    planned = plan_scan(source, pushed)
+    if grouping_of_scan(bridge, planned, groups) is None or planned.local is not None:
+        return False
+    names = tuple(sorted(name for name in groups if not pa.types.is_nested(stored.field(name).type)))
+    scan = replace(planned.measured.scan, columns=ScanColumns(names), filter=None)
+    first = planned.measured.fragments[0]
+    part = ScanPartition((first.fragment_id,), 0, min(_PROBED, first.live_rows))
+    rows = pa.Table.from_batches(read_batches(scan, part), pa.schema([stored.field(name) for name in names]))
+    return bool(2 * rows.group_by(rows.column_names).aggregate([]).num_rows > rows.num_rows)
+
+
+def key_schema(known: Grouping) -> pa.Schema:
+    """The schema of keys."""
+    return pa.schema([pa.field(f"k{at}", kind) for at, kind in enumerate(known.kinds)])
+
+
+GROUPED = "grouped by"
+"""In the text of a scan that reports its keys."""
+
+
+class GroupedScan(NativeScan):
+    """A scan that reports its keys. Runtime filters leave out partitions, and give none another key."""
+
+    interfaces: ClassVar = (*NativeScan.interfaces, names.REPORT_PARTITIONING)
+
+    def __init__(self, bridge: Bridge, planned: PlannedScan, known: Grouping, stream: TableStream | None) -> None:
+        super().__init__(bridge, planned, stream)
+        self._known = known
+
+    def description(self) -> str:
+        by = ", ".join(str(each) for each in self._known.transforms)
+        return f"{super().description()}, {GROUPED}: [{by}]"
+
+    def answered(self) -> dict[str, Answer]:
+        """The answers for every scan, and the keys."""
+        functions = [(function_name(each), each.column, each.argument or 0) for each in self._known.transforms]
+        return {**super().answered(), "outputPartitioning": answers.grouping(functions, len(self._keyed))}
+
+    def to_batch(self) -> Any:
+        """The partitions. Spark calls again after it has filtered."""
+        if not self._runtime:
+            return self._batch(self.planned, self._keyed)
+        planned = narrowed(self.planned, self._runtime)
+        return self._batch(planned, self._divided(planned, Counter(key for _, key in self._keyed)))
+
+    def _batch(self, planned: PlannedScan, keyed: tuple[tuple[ScanPartition, Key], ...]) -> Any:
+        rows = zip(*(key for _, key in keyed), strict=True) if keyed else [() for _ in self._known.kinds]
+        fields = key_schema(self._known)
+        values = [
+            pa.array(column, _stored_as(field.type)).cast(field.type)
+            for column, field in zip(rows, fields, strict=True)
+        ]
+        batch = pa.RecordBatch.from_arrays(values, schema=fields)
+        keys = RowBytes(len(fields), tuple(unsafe_rows([batch], to_spark(fields))))
+        return NativeBatch(self.bridge, planned, tuple(part for part, _ in keyed), keys).java()
+
+    @property
+    def _parts(self) -> tuple[ScanPartition, ...]:
+        return tuple(part for part, _ in self._keyed)
+
+    @cached_property
+    def _keyed(self) -> tuple[tuple[ScanPartition, Key], ...]:
+        return self._divided(self.planned)
+
+    def _divided(
+        self, planned: PlannedScan, most: Mapping[Key, int] | None = None
+    ) -> tuple[tuple[ScanPartition, Key], ...]:
+        measured = planned.measured
+        return plan_by_key(measured.fragments, self._known.keys, request_of(measured, self.bridge.cores), most)
+
+
+def _stored_as(kind: pa.DataType) -> pa.DataType:
+    """The type of a key's plain values, see :data:`lance_spark.layout.key_rules.Key`."""
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    return pa.int64() if pa.types.is_timestamp(kind) else kind
+
+
 class NativeBatch(Implementation):
     """Spark's ``Batch``. Equal to another one of the same read, so that Spark can share one exchange."""
 
     interfaces: ClassVar = (names.BATCH,)
     same: ClassVar = True
 
-    def __init__(self, bridge: Bridge, planned: PlannedScan, parts: tuple[ScanPartition, ...]) -> None:
+    def __init__(
+        self,
+        bridge: Bridge,
+        planned: PlannedScan,
+        parts: tuple[ScanPartition, ...],
+        keys: RowBytes | None = None,
+    ) -> None:
+        """``keys`` are those of the parts, in the form of Spark's rows."""
         super().__init__(bridge)
-        self._planned, self._parts = planned, parts
+        self._planned, self._parts, self._keys = planned, parts, keys
 
     def to_string(self) -> str:
         """Java's toString; equal batches have equal texts."""
@@ -632,13 +796,20 @@ class NativeBatch(Implementation):
     @cached_property
     def _key(self) -> str:
         text = f"{self._planned.source.key} {self._planned.pushed!r} {self._planned.measured.options.filter}"
+        text += "" if self._keys is None else f" {self._keys!r}"
         return f"NativeBatch {hashlib.sha256(text.encode()).hexdigest()}"
 
     def answered(self) -> dict[str, Answer]:
         """A partition per task, and the factory of the readers on executors."""
         planned = self._planned
+        scan_filter = planned.measured.options.filter
+        parts = (
+            input_partitions(self._parts, scan_filter)
+            if self._keys is None
+            else grouped_partitions(self._parts, scan_filter, self._keys)
+        )
         return {
-            "planInputPartitions": input_partitions(self._parts, planned.measured.options.filter),
+            "planInputPartitions": parts,
             "createReaderFactory": reader_factory(
                 planned.task, planned.pushed.columns, in_batches(self.bridge, planned.pushed.columns)
             ),

@@ -25,6 +25,7 @@ from lance_spark.jvm import names
 from lance_spark.jvm.bridge import Bridge
 from lance_spark.log.log import HISTORY, history
 from lance_spark.native.catalog import NativeCatalog, PathCatalog, RootCatalog
+from lance_spark.native.functions import FunctionsOfPaths
 from lance_spark.native.places import Place
 from lance_spark.native.row_statements import RowStatement, frame_of
 from lance_spark.native.scan import Source
@@ -263,7 +264,8 @@ def data_frame(bridge: Bridge, source: Source) -> DataFrame:
     """A DataFrame pinned to the version."""
     table = NativeTable(bridge, source, source.name).java()
     none = bridge.option(None)
-    given = [table, none, none, bridge.options({})]
+    functions = bridge.option(FunctionsOfPaths(bridge).java()) if bridge.groups else none
+    given = [table, functions, none, bridge.options({})]
     if bridge.relation_arguments > len(given):
         given.append(none)  # no time travel: the version is in the table
     relation = bridge.find(names.RELATION).create(*given)

@@ -18,7 +18,8 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from lance_spark.engine.columns_spark import connected
 from lance_spark.engine.workers_spark import plainly, send_at_once
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, conform
-from lance_spark.jvm.answers import Answer, Factory, partitions
+from lance_spark.jvm import answers
+from lance_spark.jvm.answers import Answer, Factory, RowBytes, partitions
 from lance_spark.pushdown.aggregates import AggregatePlan, aggregate
 from lance_spark.pushdown.order import Sample, SortKey, first_rows, sample
 from lance_spark.scan.fragment_reads import Scan, read_batches, take_rows
@@ -251,6 +252,12 @@ UNIX_SOCKETS = True
 
 def input_partitions(parts: tuple[ScanPartition, ...], scan_filter: str | None) -> Answer:
     return partitions([pickle.dumps(TaskPart(part, scan_filter)) for part in parts])
+
+
+def grouped_partitions(parts: tuple[ScanPartition, ...], scan_filter: str | None, keys: RowBytes) -> Answer:
+    """The same, each with its key."""
+    pickled = [pickle.dumps(TaskPart(part, scan_filter)) for part in parts]
+    return answers.grouped_partitions(pickled, keys)
 
 
 def reader_factory(task: ScanTask, schema: StructType, batches: bool) -> Answer:

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from pyroaring import BitMap
 
+from lance_spark.layout.key_rules import Key
+
 _QUOTED = re.compile(r"""'(?:[^']|'')*'|`[^`]*`|"([^"]*)\"""")
 
 
@@ -103,6 +105,42 @@ def plan_scan(fragments: Sequence[FragmentSize], request: ScanRequest) -> tuple[
     if group:
         partitions.append(ScanPartition(tuple(group)))
     return tuple(partitions) if request.limit is None else tuple(_trim(partitions, fragments, request.limit))
+
+
+def plan_by_key(
+    fragments: Sequence[FragmentSize],
+    keys: Mapping[int, Key],
+    request: ScanRequest,
+    most: Mapping[Key, int] | None = None,
+) -> tuple[tuple[ScanPartition, Key], ...]:
+    """The same without a limit, with one key in each partition. A fragment without a key has no rows to read.
+
+    ``most`` are the partitions that a key may have, if Spark has planned with some: it would drop further ones.
+    """
+    groups: dict[Key, list[FragmentSize]] = {}
+    for fragment in fragments:
+        if fragment.fragment_id in keys:
+            groups.setdefault(keys[fragment.fragment_id], []).append(fragment)
+    target = _target(sum(_weight(each, request) for each in fragments), request)
+    own = replace(request, split_size=int(target), cores=1)
+    planned: list[tuple[ScanPartition, Key]] = []
+    for key, group in groups.items():
+        parts = plan_scan(group, own)
+        if most is not None and len(parts) > most[key]:
+            parts = (ScanPartition(tuple(each.fragment_id for each in group)),)
+        planned += [(part, key) for part in parts]
+    return tuple(planned)
+
+
+def weights_by_key(
+    fragments: Sequence[FragmentSize], keys: Mapping[int, Key], request: ScanRequest
+) -> dict[Key, float]:
+    """The bytes that reading each key moves."""
+    found: dict[Key, float] = {}
+    for fragment in fragments:
+        key = keys[fragment.fragment_id]
+        found[key] = found.get(key, 0.0) + _weight(fragment, request)
+    return found
 
 
 def batch_rows(row_width: float) -> int:

@@ -157,9 +157,14 @@ def measure_read(read: PinnedRead, schema: pa.Schema) -> MeasuredRead:
 
 
 def divide_read(measured: MeasuredRead, cores: int) -> tuple[ScanPartition, ...]:
+    return plan_scan(measured.fragments, request_of(measured, cores))
+
+
+def request_of(measured: MeasuredRead, cores: int) -> ScanRequest:
+    """What the division of a read depends on, beside its fragments."""
     scan, options = measured.scan, measured.options
     whole = row_width(fragment_reads.schema_of(scan.location, scan.pin))
-    request = ScanRequest(
+    return ScanRequest(
         row_width=measured.row_width,
         column_share=min(1.0, measured.row_width / whole) if whole else 1.0,
         split_size=options.split_size,
@@ -168,7 +173,6 @@ def divide_read(measured: MeasuredRead, cores: int) -> tuple[ScanPartition, ...]
         splittable=fragment_reads.takes_row_addresses(scan.location, scan.pin),
         limit=options.limit,
     )
-    return plan_scan(measured.fragments, request)
 
 
 def blob_names(read: PinnedRead) -> frozenset[str]:

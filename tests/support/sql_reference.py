@@ -312,10 +312,7 @@ STATEMENTS = [
         "SHOW PARTITIONS lake.ns1.t",
         "Table `lake`.`ns1`.`t` does not support partition management",
     ),
-    Statement(
-        "SHOW FUNCTIONS IN lake.ns1",
-        "Catalog lake does not support functions",
-    ),
+    Statement("SHOW FUNCTIONS IN lake.ns1"),
     Statement("SHOW PROCEDURES IN lake.system"),
     Statement("CALL lake.system.create_branch(table => 'ns1.t', name => 'b')"),
     Statement("USE lake.ns1"),

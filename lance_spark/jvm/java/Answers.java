@@ -31,6 +31,7 @@ import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.expressions.Cast;
 import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.FieldReference;
 import org.apache.spark.sql.connector.expressions.GeneralScalarExpression;
 import org.apache.spark.sql.connector.expressions.LiteralValue;
@@ -50,6 +51,7 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.partitioning.KeyGroupedPartitioning;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonPartitionReaderFactory;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
@@ -132,6 +134,12 @@ public class Answers implements InvocationHandler {
     public Object feed(Object context, Object schema, Object rows) throws Exception {
       Class made = Class.forName("lance_spark.Feed", true, Answers.class.getClassLoader());
       return made.getConstructors()[0].newInstance(new Object[] {context, schema, rows});
+    }
+
+    /** A function of {@link Grouped}, by its name. */
+    public Object function(String name) throws Exception {
+      return Class.forName("lance_spark.Grouped$Named", true, Answers.class.getClassLoader())
+          .getConstructors()[0].newInstance(new Object[] {name});
     }
 
     /** The text of any value that Spark passes to a source. */
@@ -236,6 +244,8 @@ public class Answers implements InvocationHandler {
     if (kind.equals("python metrics")) return source.createPythonMetrics();
     if (kind.equals("rows")) return rows(value);
     if (kind.equals("partitions")) return partitions(value);
+    if (kind.equals("grouped partitions")) return grouped(value);
+    if (kind.equals("grouping")) return grouping(value);
     if (kind.equals("factory")) return factory(value);
     throw new IllegalArgumentException("Python answered with " + kind);
   }
@@ -307,6 +317,39 @@ public class Answers implements InvocationHandler {
     InputPartition[] made = new InputPartition[places.size()];
     for (int i = 0; i < made.length; i++) made[i] = new PythonInputPartition(i, piece(at(places, i)));
     return made;
+  }
+
+  private InputPartition[] grouped(JsonNode given) throws Exception {
+    java.lang.reflect.Constructor part =
+        Class.forName("lance_spark.Grouped$Part", true, Answers.class.getClassLoader()).getConstructors()[0];
+    Integer fields = Integer.valueOf(number(given, 0));
+    JsonNode places = at(given, 1);
+    InputPartition[] made = new InputPartition[places.size()];
+    for (int i = 0; i < made.length; i++) {
+      byte[] content = piece(at(at(places, i), 0));
+      byte[] key = piece(at(at(places, i), 1));
+      made[i] = (InputPartition) part.newInstance(new Object[] {Integer.valueOf(i), content, fields, key});
+    }
+    return made;
+  }
+
+  private static KeyGroupedPartitioning grouping(JsonNode given) {
+    JsonNode functions = at(given, 0);
+    Expression[] made = new Expression[functions.size()];
+    for (int i = 0; i < made.length; i++) {
+      JsonNode each = at(functions, i);
+      String name = at(each, 0).asText();
+      Iterator one = Collections.singletonList(at(each, 1).asText()).iterator();
+      FieldReference column = new FieldReference(scala.jdk.javaapi.CollectionConverters.asScala(one).toSeq());
+      if (name.equals("identity")) {
+        made[i] = column;
+      } else if (name.equals("bucket")) {
+        made[i] = Expressions.bucket(number(each, 2), new String[] {column.describe()});
+      } else {
+        made[i] = Expressions.apply(name, new Expression[] {column});
+      }
+    }
+    return new KeyGroupedPartitioning(made, number(given, 1));
   }
 
   private PartitionReaderFactory factory(JsonNode given) throws Exception {

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 _PACKAGE = "lance_spark"
 _MAKER = "Answers$Maker"
 _COMPILER = "org.codehaus.janino.SimpleCompiler"
-_MORE = ("Feed", "Writes")
-"""Use more of Spark than the other sources do: a Spark that lacks it only loses columnar writes or SQL's CHANGES."""
+_MORE = ("Feed", "Grouped", "Writes")
+"""Use more of Spark than the other sources do: a Spark that lacks it only loses columnar writes, SQL's CHANGES, or
+joins without a shuffle."""
 _lock = threading.Lock()
 
 
@@ -66,6 +67,11 @@ def can_write(bridge: Bridge) -> bool:
 def can_feed(bridge: Bridge) -> bool:
     """Whether the class of a change feed's rows was compiled, beside those that ``maker`` needs."""
     return _has(bridge, "Feed")
+
+
+def can_group(bridge: Bridge) -> bool:
+    """Whether the classes of keys and their functions were compiled, beside those that ``maker`` needs."""
+    return _has(bridge, "Grouped$Part")
 
 
 def _has(bridge: Bridge, name: str) -> bool:

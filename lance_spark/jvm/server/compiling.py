@@ -20,11 +20,11 @@ from lance_spark.errors import Refused
 from lance_spark.jvm import names
 
 _COMPILER = "org.codehaus.janino.SimpleCompiler"
-_FILES = ("Answers", "Batches", "Feed?", "Writes?", "Helper", "Served?", "Extensions?")
+_FILES = ("Answers", "Batches", "Feed?", "Grouped?", "Writes?", "Helper", "Served?", "Extensions?")
 """In the order in which they need each other; one with a question mark may be missing where Spark lacks something."""
 _GENERATED = (
-    f"Catalog={names.STAGING_CATALOG},{names.PROCEDURE_CATALOG},{names.NAMESPACES}?",
-    f"PathCatalog={names.STAGING_CATALOG},{names.PROCEDURE_CATALOG}?",
+    f"Catalog={names.STAGING_CATALOG},{names.PROCEDURE_CATALOG},{names.FUNCTION_CATALOG},{names.NAMESPACES}?",
+    f"PathCatalog={names.STAGING_CATALOG},{names.PROCEDURE_CATALOG},{names.FUNCTION_CATALOG}?",
 )
 """Classes for a jar of ``spark.jars``, whose methods depend on Spark's interfaces."""
 BUILD = "lance_spark/build.properties"
