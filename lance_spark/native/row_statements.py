@@ -20,7 +20,9 @@ from lance_spark.errors import Conflict, LanceSparkError, Refused
 from lance_spark.format.schema import ROW_ADDRESS, ROW_COLUMNS
 from lance_spark.jvm import names
 from lance_spark.jvm.bridge import Bridge, plain
+from lance_spark.layout.declaring import read_layout
 from lance_spark.native.catalog import Branch, branch_of, looking_up
+from lance_spark.native.scan import GROUPED
 from lance_spark.native.tables import NO_ROW_COLUMNS, RowColumns, StoredTable
 from lance_spark.rows.action_rules import DELETING, INSERT, MERGING, OPERATION, UPDATING
 from lance_spark.rows.spark import RowChange, change_rows
@@ -203,10 +205,19 @@ class Change:
             first.key,
             first.condition if verb == DELETING else "",
             first.sets if verb == UPDATING else None,
+            is_divided=self._is_divided if verb == MERGING else None,
         )
         result = change_rows(spark, change, options.message, options.retries)
         first.refresh()
         return self._counts(result.rows_updated, result.rows_deleted, result.rows_inserted)
+
+    def _is_divided(self, frame: DataFrame) -> bool:
+        """Whether Spark joins by the key of the table's layout without a shuffle. If not, tasks divide the rows."""
+        place = self.first.table.place
+        if not read_layout(place.location, self.first.pin).partition:
+            return False
+        plan = str(getattr(frame, "_jdf").queryExecution().executedPlan().toString())  # noqa: B009
+        return GROUPED in plan and "Exchange" not in plan
 
     def _at(self, pin: PinnedVersion) -> AnalyzedChange:
         if self.first.pin == pin:

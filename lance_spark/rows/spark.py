@@ -174,6 +174,8 @@ class RowChange:
     """Properties of the version beyond those of every change of rows."""
     check: Callable[[], None] | None = None
     """Called before each attempt to commit; raises to abort the change."""
+    is_divided: Callable[[DataFrame], bool] | None = None
+    """Whether a frame's rows come divided by the key of the table's layout: then they are written where they are."""
 
 
 def change_rows(spark: SparkSession, change: RowChange, message: str | None = None, retries: int = 0) -> ChangeResult:
@@ -214,10 +216,10 @@ def _prepare(spark: SparkSession, change: RowChange, start: PinnedVersion) -> Pr
         check_names(given, new=False)
         left_out = {name for name in kept if name not in given.names}
         schema = append_schema(pa.schema([field for field in schema if field.name not in left_out]), given)
-        # Spark sizes tasks by the session's advisory size, however many rows there are: no tiny files.
-        frame = frame.hint("rebalance", action_rules.OPERATION).sortWithinPartitions(
-            action_rules.OPERATION, ROW_ADDRESS
-        )
+        if change.is_divided is None or not change.is_divided(frame):
+            # Spark sizes tasks by the session's advisory size, however many rows there are: no tiny files.
+            frame = frame.hint("rebalance", action_rules.OPERATION)
+        frame = frame.sortWithinPartitions(action_rules.OPERATION, ROW_ADDRESS)
     plan = WritePlan(location, WriteOptions(branch=change.branch), "append", schema, start)
     write = partial(write_parts, PartsJob(WriteJob(plan, start), target, kept))
     parts = runner.map("write rows", frame, write, action_rules.PARTS)
