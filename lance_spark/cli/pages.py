@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -37,6 +38,11 @@ def serve_options(function: AnyCallable) -> AnyCallable:
 def html_option(function: AnyCallable) -> AnyCallable:
     """``--html``."""
     return click.option("--html", metavar="FILE", help="Write it as one self-contained page: a path or URI.")(function)
+
+
+def written(file: str) -> str:
+    """Where a page was written, in full: after ``-C``, a path is relative to that directory, as with git."""
+    return f"The page is {file if '://' in file else os.path.abspath(file)}"
 
 
 def serve_until_stopped(

@@ -659,7 +659,8 @@ def cleanups_part(lines: Sequence[CleanupLine], tables: int, start: int, so_far:
     size = so_far[1] + sum(each[2] for line in lines for each in line.reasons)
     looked = start + len(lines)
     of = f"{looked:,} of {counted(tables, 'table')}" if looked < tables else f"All of {counted(tables, 'table')}"
-    said = f"{of} looked at: {counted(files, 'file')}, {readable(size)} would be deleted"
+    would = f"{counted(files, 'file')}, {readable(size)} would be deleted" if files else "nothing would be deleted"
+    said = f"{of} looked at: {would}"
     return CleanupsPart(told, said, start, looked if looked < tables else None, tables - looked, files, size)
 
 

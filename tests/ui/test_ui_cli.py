@@ -28,7 +28,9 @@ def table(tmp_path_factory):
 def test_a_difference_is_one_page_that_needs_nothing_else(table, tmp_path, capsys):
     file = tmp_path / "diff.html"
     assert lance_git(["-C", table, "diff", "main..exp", "--rows", "--html", str(file)]) == 0
-    assert "~ name" in capsys.readouterr().out  # the text is printed as without it
+    told = capsys.readouterr()
+    assert "~ name" in told.out  # the text is printed as without it
+    assert f"The page is {file}" in told.err
     text = file.read_text(encoding="utf-8")
     seen = Tags(text)
     assert seen.scripts == seen.handlers == []

@@ -188,10 +188,12 @@ def diff(session: Session, /, first: str | None, second: str | None, stat: bool,
     rows, limit = given["rows"], given["limit"]
     difference = diff(session.location, before, after, rows, limit, stat)
     if given["html"] is not None:
+        from lance_spark.cli.pages import written
         from lance_spark.storage.small_files import write_report
         from lance_spark.ui.pages import diff_file
 
         write_report(given["html"], diff_file(session.location, difference, rows, limit), session.storage)
+        session.output.note(written(given["html"]))
     session.output.show(difference.as_record(), painted(session.output, diff_lines(difference, stat)))
 
 

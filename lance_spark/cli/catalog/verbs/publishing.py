@@ -43,10 +43,12 @@ def diff(session: CatalogSession, name: str | None, html: str | None) -> None:
         )
     found = diff_branch(session.lake, name, session.engine)
     if html is not None:
+        from lance_spark.cli.pages import written
         from lance_spark.storage.small_files import write_report
         from lance_spark.ui.pages import lake_diff_file
 
         write_report(html, lake_diff_file(session.lake.uri, found), session.storage)
+        session.output.note(written(html))
     rows = [
         (each.name, f"{each.change} from {each.before}" if each.before else each.change, *_counts(each))
         for each in found.changes
