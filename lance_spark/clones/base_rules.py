@@ -309,7 +309,8 @@ class Relocated(Recorded):
         """One sentence about what was, or would be, done."""
         name = self.branch or MAIN
         indexes = f" and {counted(len(self.indexes), 'index', 'indexes')}" if self.indexes else ""
-        read = f"{'would be' if dry_run else 'are'} read from the new place"
+        be = "is" if self.files == 1 and not self.indexes else "are"
+        read = f"{'would be' if dry_run else be} read from the new place"
         now = "" if self.version is None else f" ({name}@{self.version})"
         told = [f"{name}: {counted(self.files, 'file')}{indexes} {read}{now}"]
         told += [f"indexes to create again: {', '.join(self.dropped)}"] if self.dropped else []

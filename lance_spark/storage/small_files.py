@@ -57,9 +57,10 @@ def write_report(path: str, report: str, storage_options: Mapping[str, str]) -> 
 def is_stream(path: str) -> bool:
     """Whether a path is a pipe or a device. A file put in its place would hide it from every other program."""
     whole = os.path.abspath(path)
-    if "://" in path or not os.path.exists(whole):
+    if "://" in path or not os.path.exists(whole) or os.path.isdir(whole):
         return False
-    return whole.startswith(("/dev/", "/proc/")) or not (os.path.isfile(whole) or os.path.isdir(whole))
+    in_memory = whole.startswith("/dev/shm/")  # a disk like any other
+    return not os.path.isfile(whole) or (whole.startswith(("/dev/", "/proc/")) and not in_memory)
 
 
 def read_report(path: str, storage_options: Mapping[str, str]) -> str | None:

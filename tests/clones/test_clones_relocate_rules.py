@@ -9,6 +9,7 @@ from lance_spark.clones.base_rules import (
     BaseState,
     BaseUse,
     Needed,
+    Relocated,
     directories,
     former_roots,
     likely_places,
@@ -90,3 +91,16 @@ def test_the_former_root_is_told_by_what_is_whole():
 )
 def test_a_path_that_counts_from_the_reader(path, relative):
     assert BaseUse(0, path, is_dataset=True).is_relative == relative
+
+
+@pytest.mark.parametrize(
+    ("files", "indexes", "dry_run", "said"),
+    [
+        (1, (), False, "exp: 1 file is read from the new place (exp@3)."),
+        (2, (), False, "exp: 2 files are read from the new place (exp@3)."),
+        (1, ("i",), False, "exp: 1 file and 1 index are read from the new place (exp@3)."),
+        (1, (), True, "exp: 1 file would be read from the new place (exp@3)."),
+    ],
+)
+def test_what_was_done_is_said_in_a_sentence(files, indexes, dry_run, said):
+    assert Relocated(branch="exp", before=2, version=3, files=files, indexes=indexes).told(dry_run) == said

@@ -189,6 +189,7 @@ def test_no_time_leaves_all_of_it_for_the_next_run(maintain, lake):
         (("--report", "x.prom", "--metrics", "x.prom"), 2, "--report and --metrics name one file"),
         (("--policy", "policy.toml", "--report", "policy.toml"), 2, "--policy and --report name one file"),
         (("--execute", "--html", "lake"), 2, "--html: lake is a directory. Nothing was done."),
+        (("--execute", "--report", "/dev/shm"), 2, "--report: /dev/shm is a directory. Nothing was done."),
         (("--execute", "--metrics", "policy.toml/m.prom"), 2, "which is not a directory. Nothing was done."),
         (("--execute", "--state", "policy.toml/s.json"), 2, "which is not a directory."),
     ],
