@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from lance_spark.core.layout import BROUGHT, STREAMS, Roots, last_noted, read_brought_name
+from lance_spark.core.layout import BROUGHT, STREAMS, Roots, is_passing, last_noted, read_brought_name
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.reflog import RefChange
 from lance_spark.core.refs import MAIN, READER_TAG, STREAM_TAG, RefTable, Tag
@@ -301,8 +301,8 @@ def is_needed_note(local: str, sink: int | None) -> bool:
 def is_needed_record(local: str, base: int | None) -> bool:
     """Whether a file, by its path in its chain, is a record that a merge needs which compares with that version."""
     directory, _, name = local.rpartition("/")
-    if directory != BROUGHT:
-        return False
+    if directory != BROUGHT or is_passing(local):
+        return False  # a process died while it wrote one
     record = read_brought_name(name)
     return record is None or not record.columns or base is None or record.last is None or record.last > base
 

@@ -132,6 +132,9 @@ def test_what_is_recorded_for_merges_stays_as_long_as_one_may_compare_with_what_
     spans = [("", "2-7"), ("tree/a", "3-7"), ("tree/a", "3-8")]
     records = [below(root, f"_brought/{span}-{'a' * 16}-{'1' * 32}.columns.json") for root, span in spans]
     records.append(below("", f"_brought/7-7-{'a' * 16}-{'1' * 32}.json"))
+    died = {f"{path}.{'2' * 32}.tmp" for path in records}
+    assert {*deleted(decide_on(dict.fromkeys(died, OLD)))} == died
+    assert deleted(decide_on(dict.fromkeys(died, NOW - 1))) == {}
     decided = decide_on(dict.fromkeys(records, OLD), before=None, bases=bases)
     assert len(records) - len(deleted(decided)) == stay
     assert records[-1] not in deleted(decided)

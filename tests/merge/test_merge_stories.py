@@ -17,7 +17,8 @@ from lance_spark.refs.refs import create_branch_at
 from lance_spark.storage.datasets import locate, pin_latest
 
 STEPS = 12
-STORIES = 400 if NIGHT else 4
+STORIES = (*range(400), 828, 873, 1040, 1066, 1077) if NIGHT else range(4)
+"""Seeds; the last ones ended wrongly once: a cleanup had emptied cells, and the model took two rows for one."""
 LEFT_OUT = ("add computed",)
 """Kinds that the model follows through one merge only."""
 WORDS = ("change", "change", "change", "merge", "back", "clean up")
@@ -96,7 +97,7 @@ class Story:
         assert report.sound, (str(report), self.told)
 
 
-@pytest.mark.parametrize("seed", range(STORIES))
+@pytest.mark.parametrize("seed", STORIES)
 def test_a_story_ends_as_the_model_says(places, seed):
     layout = LAYOUTS[seed % len(LAYOUTS)]
     story = Story(places.fresh(layout), layout, seed)

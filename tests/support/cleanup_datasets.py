@@ -100,8 +100,11 @@ def files(uri: str) -> set[str]:
 
 
 def is_record(path: str) -> bool:
-    """Whether a file is what a cleanup leaves about the versions that it removed, for merges."""
-    return path.endswith(".columns.json")
+    """Whether a file is what a cleanup leaves about the versions that it removed, for merges.
+
+    Half of one, whose writer was killed, stays as long as any file that no version names.
+    """
+    return ".columns.json" in path
 
 
 def bytes_of(uri: str) -> int:

@@ -183,5 +183,5 @@ def _is_known(path: str, named: set[str]) -> bool:
 def _is_kept_anyway(path: str) -> bool:
     # A run that ended before it had recorded its plan leaves parts of the record, which do not count.
     begun = "/_cleanup/" in path and not Path(path).with_name("_plan.json").exists()
-    begun |= path.endswith(".columns.json")
+    begun |= ".columns.json" in path
     return begun or path.endswith("/latest_version_hint.json") or "/_refs/" in path or "/_clones/" in path
