@@ -165,6 +165,8 @@ def _bad(option: str, value: str, expected: str) -> InvalidOption:
 
 PREFIX = "storage."
 """Prefix of the storage options of a Spark read or write."""
+OF_BLOBS = "blobs."
+"""Prefix of storage options for objects elsewhere that blobs refer to, in place of the table's own."""
 _SWITCHED_ON = frozenset({"1", "true", "on", "yes", "y"})
 """What pylance reads as true, ignoring case."""
 
@@ -179,6 +181,17 @@ def split_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str,
         else:
             rest[key] = value
     return rest, storage
+
+
+def for_table(storage: Mapping[str, str]) -> dict[str, str]:
+    """The storage options of a table's own files."""
+    return {key: value for key, value in storage.items() if not key.lower().startswith(OF_BLOBS)}
+
+
+def for_blobs(storage: Mapping[str, str]) -> dict[str, str]:
+    """The storage options of objects elsewhere, without their prefix: none if they are those of the table."""
+    own = len(OF_BLOBS)
+    return {key[own:]: value for key, value in storage.items() if key.lower().startswith(OF_BLOBS)}
 
 
 def settled_endpoint(storage: Mapping[str, str]) -> dict[str, str]:

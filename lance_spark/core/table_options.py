@@ -247,6 +247,12 @@ class WriteOptions:
         "of a new table: the columns by which its rows are [sorted](layout.md), such as `carrier, origin`",
         aliases=("clusterBy",),
     )
+    external_blob_mode: Literal["reference", "ingest"] = source_option(
+        "reference",
+        "what blob columns store of [URIs](blobs-elsewhere.md): `reference` the URIs, `ingest` the objects' bytes",
+        aliases=("externalBlobMode",),
+        choices=_same("reference", "ingest"),
+    )
     partition_overwrite_mode: Literal["static", "dynamic"] = source_option(
         "static",
         "`dynamic`: an overwrite of a table with [partitions](layout.md) replaces only those of the new rows",

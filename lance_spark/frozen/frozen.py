@@ -29,6 +29,7 @@ from lance_spark.frozen import draw_rules, set_plans
 from lance_spark.refs.ref_rules import check_delete_branch
 from lance_spark.refs.refs import create_branch_at, delete_branch
 from lance_spark.scan import fragment_reads
+from lance_spark.scan.blob_reads import referring_columns
 from lance_spark.scan.partition_rules import BATCH_ROWS, batch_rows
 from lance_spark.scan.read import PinnedRead, plan_read, read_schema
 from lance_spark.storage import refs
@@ -102,7 +103,7 @@ def _others(location: DatasetLocation, name: str) -> str:
 def plan_reading(
     location: DatasetLocation, plan: FrozenPlan, columns: str | Sequence[str] | None = None, with_position: bool = False
 ) -> FrozenReading:
-    """How to read rows of a set: whole columns, by default all. Blobs are read as bytes.
+    """How to read rows of a set: whole columns, by default all; and ``_rowid``, if named. Blobs are read as bytes.
 
     Raises NotFound, and InvalidOption for columns that clash.
     """
@@ -112,13 +113,19 @@ def plan_reading(
     names = tuple(stored.names) if columns is None else names_of(columns)
     if not names or len({*names}) < len(names):
         raise InvalidOption(f"columns={list(names)!r} names no columns, or a column twice.")
+    known = {field.name: field for field in stored} | {name: pa.field(name, pa.large_binary()) for name in blobs}
+    known.setdefault(ROW_ID, pa.field(ROW_ID, pa.int64()))
     for name in names:
-        if name not in stored.names:
+        if name not in known:
             raise unknown_column(name, stored.names)
     if with_position and (taken := [field.name for field in PLACE if field.name in names]):
         raise InvalidOption(f"The table has a column '{taken[0]}'.", hint="Leave it out with columns=[...].")
-    shown = fragment_reads.schema_of(location, source, fragment_reads.ScanColumns(tuple(names), blobs="all_binary"))
-    fields = [shown.field(name) for name in names]
+    shown = fragment_reads.schema_of(
+        location,
+        source,
+        fragment_reads.ScanColumns(tuple(name for name in names if name != ROW_ID), blobs="all_binary"),
+    )
+    fields = [known[name] if name == ROW_ID else shown.field(name) for name in names]
     width = row_width(fields) + BLOB_BYTES * len(blobs.intersection(names))
     schema = pa.schema([*fields, *(PLACE if with_position else ())])
     return FrozenReading(location, plan.pin, source, names, schema, min(_TAKEN, batch_rows(width)))
@@ -142,7 +149,11 @@ def read_rows(reading: FrozenReading, places: Sequence[int]) -> pa.Table:
 
 
 def _rows(reading: FrozenReading, planned: pa.Table) -> pa.Table:
-    rows = set_plans.take_frozen(reading.location, reading.source, list(reading.names), planned["row_id"].to_pylist())
+    stored, row_ids = [name for name in reading.names if name != ROW_ID], planned["row_id"]
+    seen = set_plans.seen_objects(planned)
+    rows = set_plans.take_frozen(reading.location, reading.source, stored, row_ids.to_pylist(), seen)
+    if len(stored) < len(reading.names):
+        rows = rows.append_column(ROW_ID, row_ids) if stored else pa.table({ROW_ID: row_ids})
     if reading.with_position:
         for field, name in zip(PLACE, ("split", "position"), strict=True):
             rows = rows.append_column(field, planned[name])
@@ -249,7 +260,9 @@ class DrawnRows:
 
     def __init__(self, read: PinnedRead, spec: draw_rules.FreezeSpec, runner: Runner, at_once: int) -> None:
         """``read`` comes from :func:`drawn_rows`. Raises Refused for rows without a group, or if there are no rows."""
-        self._location, self._runner, self._at_once = read.location, runner, at_once
+        self._location, self._source, self._runner, self._at_once = read.location, read.pin, runner, at_once
+        self._blobs = referring_columns(read.location, read.pin)
+        self.schema = set_plans.plan_schema(self._blobs)
         self._frame = runner.keep(_draw(read, spec, runner))
         self.sizes = self._count(spec)
 
@@ -273,7 +286,8 @@ class DrawnRows:
         layout = self._layout()
         runner = self._runner
         pieces = runner.map("divide rows", self._frame, partial(draw_rules.divide, layout), draw_rules.PIECES)
-        writer = partial(set_plans.write_slice, set_plans.PlanJob(self._location, branch, layout))
+        job = set_plans.PlanJob(self._location, branch, layout, self._source, self._blobs)
+        writer = partial(set_plans.write_slice, job)
         written = runner.gather("sort and write the plan", pieces, writer, set_plans.WRITTEN, len(layout.slices))
         found = runner.collect("sort and write the plan", written).sort_by("slice")
         rows = dict(zip(found["slice"].to_pylist(), found["rows"].to_pylist(), strict=True))
@@ -394,7 +408,7 @@ def freeze(
     stable = set_plans.has_stable_row_ids(location, pin)
     lineage = draw_rules.Lineage(spec, location.uri, pin, identity, stable, drawn.sizes, software, tagged_before=tagged)
     _check_own(location, branch)
-    committed = set_plans.commit_plan(location, branch.name, fragments, lineage)
+    committed = set_plans.commit_plan(location, branch.name, fragments, lineage, drawn.schema)
     _check_own(location, branch)
     # Another freeze of that name may have been faster: then its plan counts, and must be the same.
     _tag(location, plan_tag(spec.name), committed)

@@ -13,19 +13,27 @@ import pyarrow.compute as pc
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.errors import CorruptData
+from lance_spark.errors import CorruptData, NotFound, StorageFailure
 from lance_spark.format.blobs import holds_blobs, is_blob
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import Deletions
 from lance_spark.frozen.draw_rules import LINEAGE, PLAN_SCHEMA, FreezeSpec, Layout, Lineage, draw, live_offsets, unpack
+from lance_spark.scan.blob_reads import read_blobs, references
 from lance_spark.scan.fragment_reads import Scan, read_batches, read_deletions
 from lance_spark.scan.partition_rules import ScanPartition
 from lance_spark.storage.commits import check_written, commit_on, data_paths
 from lance_spark.storage.credentials import for_pylance
 from lance_spark.storage.datasets import open_pinned, pin_latest
 from lance_spark.storage.failures import translated
+from lance_spark.storage.objects import StoredObject, look_many
 
+OBJECTS = pa.field(
+    "objects", pa.list_(pa.struct([("column", pa.string()), ("size", pa.int64()), ("tag", pa.string())]))
+)
+"""Column of the plan of a table whose blobs may refer to objects elsewhere: their sizes and ETags at that time."""
+_LOOKED_UP = 8_192
+"""Rows whose objects are looked at together."""
 WRITTEN = pa.schema([("slice", pa.int64()), ("rows", pa.int64()), ("fragments", pa.list_(pa.string()))])
 """A slice of a plan that was written, with its fragments as pylance's JSON."""
 
@@ -37,6 +45,14 @@ class PlanJob:
     location: DatasetLocation
     branch: str
     layout: Layout
+    source: PinnedVersion
+    blobs: tuple[str, ...] = ()
+    """Columns whose blobs may refer to objects elsewhere: the plan has what these were like."""
+
+
+def plan_schema(blobs: Sequence[str]) -> pa.Schema:
+    """The columns of a plan."""
+    return PLAN_SCHEMA.append(OBJECTS) if blobs else PLAN_SCHEMA
 
 
 def write_slice(job: PlanJob, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
@@ -46,10 +62,11 @@ def write_slice(job: PlanJob, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatc
     number, drawn = unpack(pieces, job.layout)
     with translated(job.location, "writing the plan"):
         # With "append" the rows would have to fit the columns of the source.
+        ordered = job.layout.ordered(number, drawn)
         written: list[Any] = write_fragments(
-            job.layout.ordered(number, drawn),
+            _with_objects(job, ordered) if job.blobs else ordered,
             job.location.branch_uri(job.branch),
-            schema=PLAN_SCHEMA,
+            schema=plan_schema(job.blobs),
             mode="overwrite",
             **for_pylance(job.location),
         )
@@ -57,7 +74,42 @@ def write_slice(job: PlanJob, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatc
     yield pa.RecordBatch.from_pylist([found], schema=WRITTEN)
 
 
-def commit_plan(location: DatasetLocation, branch: str, fragments: Sequence[str], lineage: Lineage) -> PinnedVersion:
+def _with_objects(job: PlanJob, ordered: pa.Table) -> pa.Table:
+    """The rows, with what the objects elsewhere are like that their blobs refer to; an empty list if there is none.
+
+    Raises NotFound for an object that is gone.
+    """
+    found: list[list[dict[str, Any]]] = [[] for _ in range(ordered.num_rows)]
+    for start in range(0, ordered.num_rows, _LOOKED_UP):
+        row_ids = ordered["row_id"].slice(start, _LOOKED_UP).to_pylist()
+        for column in job.blobs:
+            for place, seen in enumerate(_seen(job, column, row_ids), start):
+                if seen is not None:
+                    found[place].append({"column": column, "size": seen.size, "tag": seen.tag})
+    return ordered.append_column(OBJECTS, pa.array(found, OBJECTS.type))
+
+
+def _seen(job: PlanJob, column: str, row_ids: list[int]) -> list[StoredObject | None]:
+    wanted = references(job.location, job.source, column, row_ids)
+    there = look_many(job.location, sorted({one.address for one in wanted if one is not None}))
+    for address, found in there.items():
+        if not isinstance(found, StoredObject):
+            kind = NotFound if found is None else StorageFailure
+            raise kind(
+                f"The object {address}, to which a blob of column '{column}' refers, cannot be frozen: "
+                f"{found or 'it is gone'}.",
+                hint="No set was created. A deep check lists all that are gone.",
+            )
+    return [None if one is None else there[one.address] for one in wanted]  # type: ignore[misc]
+
+
+def commit_plan(
+    location: DatasetLocation,
+    branch: str,
+    fragments: Sequence[str],
+    lineage: Lineage,
+    schema: pa.Schema = PLAN_SCHEMA,
+) -> PinnedVersion:
     """Commit the plan as the newest version of its branch, replacing the rows there. Raises Conflict.
 
     ``fragments`` are those of WRITTEN, in the order of the plan.
@@ -65,7 +117,7 @@ def commit_plan(location: DatasetLocation, branch: str, fragments: Sequence[str]
     import lance
 
     known = [lance.FragmentMetadata.from_json(each) for each in fragments]
-    schema = PLAN_SCHEMA.with_metadata({LINEAGE: lineage.to_json()})
+    schema = schema.with_metadata({LINEAGE: lineage.to_json()})
     operation = lance.LanceOperation.Overwrite(schema, known)
     message = {MESSAGE: f"Freeze '{lineage.name}': {lineage.rows:,} rows of {lineage.source}"}
     check_written(location, branch, data_paths(fragments))
@@ -133,8 +185,14 @@ def draw_rows(scan: Scan, spec: FreezeSpec, task: DrawTask) -> Iterator[pa.Recor
         yield from draw([batch[name] for name in spec.by], row_ids, offsets, spec).to_batches()
 
 
-def take_frozen(location: DatasetLocation, pin: PinnedVersion, names: list[str], row_ids: list[int]) -> pa.Table:
-    """The rows with these ids, in order; blobs as bytes. Raises CorruptData if one does not exist."""
+def take_frozen(
+    location: DatasetLocation, pin: PinnedVersion, names: list[str], row_ids: list[int], seen: Seen | None = None
+) -> pa.Table:
+    """The rows with these ids, in order; blobs as bytes.
+
+    ``seen`` is what their objects elsewhere were like when the set was frozen, by column. Raises CorruptData if a row
+    does not exist, or if an object is another one now.
+    """
     dataset = open_pinned(location, pin)
     blobs = {field.name for field in dataset.schema if holds_blobs(field)}
     with translated(location, "reading rows"):
@@ -145,6 +203,8 @@ def take_frozen(location: DatasetLocation, pin: PinnedVersion, names: list[str],
             raise CorruptData(f"Only {rows.num_rows} of {len(row_ids)} frozen rows are in version {pin}.")
         for name in blobs.intersection(names):
             rows = rows.set_column(rows.schema.get_field_index(name), name, _blobs(location, pin, name, row_ids))
+            # After their bytes were read: whatever is written in between is noticed.
+            _check_unchanged(location, pin, name, row_ids, (seen or {}).get(name, {}))
     return rows.select(names)
 
 
@@ -152,9 +212,46 @@ def _blobs(location: DatasetLocation, pin: PinnedVersion, name: str, row_ids: li
     """A column with the bytes of blobs; null if a row has none."""
     dataset = open_pinned(location, pin)
     if is_blob(dataset.schema.field(name)):
-        found = dataset.read_blobs(name, ids=row_ids, preserve_order=True)
-        return pa.array([value for _, value in found], pa.large_binary())
+        return pa.array(read_blobs(location, pin, name, row_ids), pa.large_binary())
     # read_blobs() of pylance knows no blobs inside lists.
     wanted = f"{ROW_ID} IN ({', '.join(map(str, row_ids))})"
     inside = dataset.scanner(columns=[name], filter=wanted, with_row_id=True, blob_handling="all_binary").to_table()
     return inside[name].take(pc.index_in(pa.array(row_ids, pa.uint64()), inside[ROW_ID].combine_chunks()))
+
+
+Seen = Mapping[str, Mapping[int, StoredObject]]
+"""By column and row id."""
+
+
+def seen_objects(planned: pa.Table) -> Seen:
+    """What the objects of rows of a plan were like."""
+    found: dict[str, dict[int, StoredObject]] = {}
+    if OBJECTS.name in planned.schema.names:
+        for row_id, objects in zip(planned["row_id"].to_pylist(), planned[OBJECTS.name].to_pylist(), strict=True):
+            for one in objects or ():
+                found.setdefault(one["column"], {})[row_id] = StoredObject(one["size"], one["tag"])
+    return found
+
+
+def _check_unchanged(
+    location: DatasetLocation,
+    pin: PinnedVersion,
+    column: str,
+    row_ids: list[int],
+    seen: Mapping[int, StoredObject],
+) -> None:
+    rows = [row for row in row_ids if row in seen]
+    wanted = dict(zip(rows, references(location, pin, column, rows), strict=True)) if rows else {}
+    there = look_many(location, sorted({one.address for one in wanted.values() if one is not None}))
+    for row, one in wanted.items():
+        now, before = None if one is None else there[one.address], seen[row]
+        if one is None or now == before:
+            continue
+        if isinstance(now, str):
+            raise StorageFailure(f"Whether the object {one.address} is as it was frozen cannot be told: {now}")
+        said = "is gone" if now is None else f"has {now.size:,} bytes (ETag {now.tag})"
+        raise CorruptData(
+            f"The object {one.address}, to which a blob of column '{column}' refers, changed since the set was frozen: "
+            f"it had {before.size:,} bytes (ETag {before.tag}) and {said} now.",
+            hint="Restore the object; or freeze a set of another name, which has it as it is now.",
+        )

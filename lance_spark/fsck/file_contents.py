@@ -48,18 +48,6 @@ def size_of(location: DatasetLocation, path: str) -> int | None:
             return None
 
 
-def sizes_of(location: DatasetLocation, paths: Sequence[str]) -> dict[str, int | str | None]:
-    """For each path: size in bytes, None if nothing is there, or why the store did not say. Runs on executors."""
-    return dict(zip(paths, files.each(location, partial(_size_or_why, location), paths), strict=True))
-
-
-def _size_or_why(location: DatasetLocation, path: str) -> int | str | None:
-    try:
-        return size_of(location, path)
-    except LanceSparkError as problem:
-        return problem.message
-
-
 def _look(location: DatasetLocation, inside: Inside) -> tuple[str, str] | None:
     try:
         if inside.kind == layout.DELETION:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +18,7 @@ from lance_spark.cleanup.reference_rules import ANYWHERE, KeyResolver
 from lance_spark.core import finding_codes, layout, repair_record
 from lance_spark.core.stored_json import decode_json
 from lance_spark.errors import CorruptData, Refused
+from lance_spark.format.blob_references import AT_URI, DESCRIPTION, address_of
 from lance_spark.format.contents import Contents, Fragment, RunDecoder, decode_contents, decode_indexes
 from lance_spark.format.manifest import BasePath, ManifestHead, NamedFile
 from lance_spark.format.schema import in_batches
@@ -437,8 +437,6 @@ def _base(head: ManifestHead, base_id: int | None) -> BasePath | None:
 
 _PACKED, _DEDICATED = 1, 2
 """Kinds of descriptions: many blobs in one file, and one blob per file. Others are in the data file, or at a URI."""
-DESCRIPTION = frozenset({"kind", "position", "size", "blob_id"})
-_AT_URI = 3
 
 
 @dataclass(frozen=True)
@@ -491,9 +489,6 @@ def blob_problems(wanted: Iterable[BlobFile], there: Mapping[str, int]) -> Itera
 
 
 # --- Blobs by reference: objects elsewhere, whole or a range of bytes
-# A description has the URI; or, with the number of a base path in place of a file's number, the path below that.
-
-_LOOKED_UP = frozenset({"s3", "gs", "az", "abfss"})
 
 
 @dataclass(frozen=True)
@@ -518,36 +513,20 @@ def referred_objects(descriptions: Iterable[pa.StructArray], bases: Mapping[int,
     found = pa.concat_tables(tables).group_by(["blob_id", "uri"]).aggregate([("end", "max"), ("end", "count")])
     objects: dict[str, Referred] = {}
     for row in found.to_pylist():
-        one = _referred(row["blob_id"], row["uri"], bases)
-        before = objects.get(one.path, one)
+        path, why_not = address_of(row["blob_id"], row["uri"], bases)
+        before = objects.get(path, Referred(path, 0, 0))
         end, rows = max(before.end, row["end_max"]), before.rows + row["end_count"]
-        objects[one.path] = Referred(one.path, end, rows, one.why_not or before.why_not)
+        objects[path] = Referred(path, end, rows, why_not or before.why_not)
     return [objects[path] for path in sorted(objects)]
 
 
 def _at_uris(part: pa.StructArray) -> pa.Table:
     """For each blob at a URI: base path, URI, and the end of its range; the end is 0 for a whole object."""
-    there = part.filter(pc.fill_null(pc.equal(part.field("kind"), pa.scalar(_AT_URI, pa.uint8())), False))
+    there = part.filter(pc.fill_null(pc.equal(part.field("kind"), pa.scalar(AT_URI, pa.uint8())), False))
     there = there.filter(there.is_valid())
     size = there.field("size").cast(pa.int64())
     end = pc.if_else(pc.greater(size, 0), pc.add(there.field("position").cast(pa.int64()), size), 0)
     return pa.table({"blob_id": there.field("blob_id"), "uri": there.field("blob_uri"), "end": end})
-
-
-def _referred(base: int, uri: str, bases: Mapping[int, str]) -> Referred:
-    if base:
-        if base not in bases:
-            return Referred(uri, 0, 0, f"The version has no base path {base}, below which it is.")
-        root = bases[base].rstrip("/")
-        return Referred(f"{root}/{quote(uri) if '://' in root else uri}", 0, 0)
-    parts = urlsplit(uri)
-    if parts.scheme == "file":
-        return Referred(unquote(parts.path), 0, 0)
-    host = parts.netloc.rpartition("@")[2] if parts.scheme not in ("abfss", "az") else parts.netloc
-    shown = f"{parts.scheme}://{host}{parts.path}"
-    return Referred(
-        shown, 0, 0, "" if parts.scheme in _LOOKED_UP else f"Objects at {parts.scheme}: are not looked for."
-    )
 
 
 def referred_problems(wanted: Iterable[Referred], sizes: Mapping[str, int | str | None]) -> Iterator[dict[str, Any]]:

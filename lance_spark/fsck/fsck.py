@@ -42,7 +42,6 @@ from lance_spark.fsck.file_contents import (
     may_hold_nulls,
     read_descriptions,
     size_of,
-    sizes_of,
 )
 from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.fsck.record_findings import findings_of_records, findings_of_refs
@@ -52,6 +51,7 @@ from lance_spark.storage.datasets import locate
 from lance_spark.storage.files import each
 from lance_spark.storage.listing import linked_directories, list_range
 from lance_spark.storage.mem_wal import waiting_beside
+from lance_spark.storage.objects import StoredObject, look, look_many
 from lance_spark.storage.spelling import spelling_of
 from lance_spark.storage.versions import read_manifests, read_snapshot
 from lance_spark.survey.chain_rules import Chain, Manifest, Survey, manifest_at, not_explained
@@ -590,7 +590,8 @@ def _beside(
     objects = finding_rules.referred_objects(
         described, {number: base.uri for number, base in snapshot.bases.items() if number}
     )
-    sizes = sizes_of(item.location, [one.path for one in objects if not one.why_not])
+    there = look_many(item.location, [one.path for one in objects if not one.why_not])
+    sizes = {path: found.size if isinstance(found, StoredObject) else found for path, found in there.items()}
     for row in finding_rules.referred_problems(objects, sizes):
         yield {**row, "file": key}
 
@@ -621,7 +622,6 @@ _ABSENT = frozenset(
     {
         finding_codes.DATA_MISSING,
         finding_codes.BLOB_MISSING,
-        finding_codes.OBJECT_MISSING,
         finding_codes.DELETION_MISSING,
         finding_codes.INDEX_MISSING,
         finding_codes.TRANSACTION_MISSING,
@@ -665,13 +665,15 @@ class Confirming:
         return any(manifest_at(self.before, chain, at) in listed for at in positions)
 
     def _is_still_wrong(self, row: Row) -> bool:
+        if row["code"] == finding_codes.OBJECT_MISSING:
+            return look(self.before.location, row["path"]) is None
+        if row["code"] == finding_codes.OBJECT_SHORT:
+            found = look(self.before.location, row["path"])
+            return found is None or found.size < row["expected"]
         if row["code"] in _ABSENT:
             path = row["path"]
             is_directory = row["code"] == finding_codes.INDEX_MISSING and "." not in path.rpartition("/")[2]
             return is_directory or not size_of(self.before.location, path)
-        if row["code"] == finding_codes.OBJECT_SHORT:
-            size = size_of(self.before.location, row["path"])
-            return size is None or size < row["expected"]
         if row["code"] in _SIZES:
             size = size_of(self.before.location, row["path"])
             return size is not None and (size != row["expected"] if row["expected"] else not size)

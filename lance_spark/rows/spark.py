@@ -39,6 +39,7 @@ from lance_spark.engine.session_spark import SparkRunner
 from lance_spark.engine.types_spark import to_arrow, to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import Conflict, InvalidOption, LanceSparkError, SchemaMismatch
+from lance_spark.format.blobs import BLOB_KEY
 from lance_spark.format.schema import ROW_ADDRESS, conform, row_width
 from lance_spark.indexes.index_segments import describe_segments
 from lance_spark.rows import action_rules
@@ -390,6 +391,11 @@ def _fitted(value: Column, given: st.DataType, field: st.StructField) -> Column:
         return value
     if isinstance(given, st.NullType):
         return value.cast(wanted)
+    if field.metadata.get(BLOB_KEY) and not isinstance(given, st.BinaryType):
+        raise SchemaMismatch(  # as text, a URI would become the bytes of the blob
+            f"Column '{field.name}' holds blobs; a value of type {given.simpleString()} cannot become one here.",
+            hint="Give bytes. Rows that a DataFrame appends, mode('append'), may have URIs of objects elsewhere.",
+        )
     mine, other = _family(given), _family(wanted)
     if mine is None or other is None:
         return value

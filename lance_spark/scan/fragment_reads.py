@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -19,8 +19,10 @@ from lance_spark.format.blobs import holds_blobs, marked
 from lance_spark.format.contents import Fragment
 from lance_spark.format.manifest import RecordedSize, recorded_sizes
 from lance_spark.format.row_values import ADDRESS
+from lance_spark.format.schema import ROW_ADDRESS
 from lance_spark.format.versions import Deletions, Snapshot
 from lance_spark.scan import partition_rules
+from lance_spark.scan.blob_reads import elsewhere, with_bytes
 from lance_spark.scan.partition_rules import FragmentSize, IndexMatches, ScanPartition
 from lance_spark.storage import files
 from lance_spark.storage.datasets import open_pinned
@@ -185,9 +187,23 @@ def _refuse_quotes(filter: str | None, dataset: Any) -> None:
 
 def read_batches(scan: Scan, partition: ScanPartition) -> Iterator[pa.RecordBatch]:
     """The rows of one partition, as pylance returns them."""
+    columns = scan.columns
+    apart = elsewhere(scan.location, scan.pin, columns.names) if columns.blobs == "all_binary" else ()
+    if apart:
+        yield from _with_objects(scan, partition, apart)
+        return
     dataset = open_pinned(scan.location, scan.pin)
     with translated(scan.location, "scanning"):
         yield from dataset.scanner(**_arguments(dataset, scan, partition)).to_batches()
+
+
+def _with_objects(scan: Scan, partition: ScanPartition, apart: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The same, with the bytes of objects elsewhere that pylance cannot reach."""
+    columns = scan.columns
+    described = replace(scan, columns=replace(columns, blobs="blobs_descriptions", with_row_address=True))
+    for batch in read_batches(described, partition):
+        rows = with_bytes(scan.location, scan.pin, batch, apart)
+        yield rows if columns.with_row_address else rows.drop_columns([ROW_ADDRESS])
 
 
 def take_rows(scan: Scan, row_ids: Sequence[int]) -> list[pa.RecordBatch]:

@@ -48,6 +48,7 @@ from lance_spark.remotes.clone import clone as following_clone
 from lance_spark.remotes.fetch import Remote
 from lance_spark.remotes.fetch_rules import CloneKind, CloneOptions, is_deep
 from lance_spark.scan import fragment_reads
+from lance_spark.scan.blob_reads import Blobs
 from lance_spark.scan.read import PinnedRead, read_schema
 from lance_spark.session.caches import refresh, refreshing
 from lance_spark.spark import at_server_rules, maintenance
@@ -268,6 +269,14 @@ class LanceTable(
             lambda: fragment_reads.head(self.location, self._pin(), count, names),
             lambda: self.to_df(names).limit(count).toArrow(),
         )
+
+    def blobs(self, column: str) -> Blobs:
+        """The blobs of a column at this handle's version: bytes, ranges and files, also on executors.
+
+        It can be pickled, so that functions of Spark read blobs where they run, by the ``_rowid`` of their rows. Raises
+        NotFound for an unknown column, InvalidOption for one without blobs.
+        """
+        return Blobs.of(self.location, self._pin(), column)
 
     def diff(self, ref: str, rows: bool = False, limit: int = 20) -> TableDiff:
         """The differences from another ref to this handle, or of a range ``A..B``, as ``lance-git diff`` shows them.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.options import settled_endpoint
+from lance_spark.core.options import for_table, settled_endpoint
 from lance_spark.core.services import EXPIRES, PROVIDER, Service, Vended, check_directory, table_of
 from lance_spark.errors import InvalidOption, LanceSparkError, NotInstalled, StorageFailure
 from lance_spark.storage import services, vended
@@ -45,7 +45,7 @@ def options_now(location: DatasetLocation) -> dict[str, str]:
     Raises StorageFailure if the provider does not answer for a minute and they have expired meanwhile.
     """
     check_directory(location)
-    own = location.storage_options
+    own = for_table(location.storage_options)
     provider = own.pop(PROVIDER, None)
     if provider is None:
         return own

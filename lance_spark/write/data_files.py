@@ -17,8 +17,25 @@ import pyarrow as pa
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import WriteOptions
-from lance_spark.errors import AlreadyExists, Conflict, CorruptData, LanceSparkError, NotCommittable, NotFound
-from lance_spark.format.blobs import holds_blobs, plain_bytes, stored_as, wrapped
+from lance_spark.errors import (
+    AlreadyExists,
+    Conflict,
+    CorruptData,
+    LanceSparkError,
+    NotCommittable,
+    NotFound,
+    SchemaMismatch,
+)
+from lance_spark.format.blob_references import as_columns, opened, referred, refers
+from lance_spark.format.blobs import (
+    BLOB_KEY,
+    holds_blobs,
+    holds_bytes,
+    is_blob_extension,
+    plain_bytes,
+    stored_as,
+    wrapped,
+)
 from lance_spark.format.kept_types import fit
 from lance_spark.format.row_ids import read_row_ids
 from lance_spark.format.schema import conform, row_width
@@ -32,7 +49,7 @@ from lance_spark.layout.layout_rules import NO_LAYOUT, TableLayout, declared_by
 from lance_spark.layout.layout_rules import check as check_layout
 from lance_spark.scan.fragment_reads import Scan, ScanColumns, fragment_sizes, take_rows
 from lance_spark.scan.partition_rules import batch_rows_of
-from lance_spark.storage import files
+from lance_spark.storage import files, objects
 from lance_spark.storage.commits import (
     attempts,
     authored,
@@ -62,6 +79,8 @@ if TYPE_CHECKING:
 
 _BLOB_TYPE_SINCE = (2, 2)
 """First file format whose blobs are an extension type; in older formats they are marked bytes."""
+_INGESTED = 16
+"""Rows whose objects are read at once, if their bytes are stored in place of their URIs."""
 
 
 def read_target(location: DatasetLocation, pin: PinnedVersion) -> WriteTarget:
@@ -76,10 +95,29 @@ def storage_schema(schema: pa.Schema, data_storage_version: str | None) -> pa.Sc
     import lance
 
     check_new_types(schema, data_storage_version)
+    _check_marked(schema, data_storage_version)
     if format_numbers(data_storage_version) < _BLOB_TYPE_SINCE:
         return schema
     fields = [stored_as(field, lambda blob: lance.blob_field(blob.name, nullable=blob.nullable)) for field in schema]
     return pa.schema(fields, metadata=schema.metadata)
+
+
+def _check_marked(schema: pa.Schema, data_storage_version: str | None) -> None:
+    """Raise SchemaMismatch for a column that is marked as one of blobs and has neither their bytes nor their URIs."""
+    for field in schema:
+        if (field.metadata or {}).get(BLOB_KEY.encode()) != b"true" or holds_bytes(field.type):
+            continue
+        if not refers(field.type):
+            raise SchemaMismatch(
+                f"Column '{field.name}' is marked as blobs, and is {field.type}.",
+                hint="Blobs are bytes, URIs of objects elsewhere, or structs of uri, position and size.",
+            )
+        if format_numbers(data_storage_version) < _BLOB_TYPE_SINCE:
+            raise SchemaMismatch(
+                f"Column '{field.name}' has URIs of objects elsewhere, which files of format {data_storage_version} "
+                "do not store.",
+                hint="Use data_storage_version 2.2 or later.",
+            )
 
 
 HELD_BYTES = 128 * 2**20
@@ -100,7 +138,7 @@ def write_rows(job: WriteJob, batches: Iterable[pa.RecordBatch], order: Order = 
     plan = job.plan
     start = None if job.start is None else open_pinned(plan.location, job.start)
     version = plan.options.files.data_storage_version if start is None else str(start.data_storage_version)
-    rows = _ConformedBatches(batches, plan.schema, version)
+    rows = _ConformedBatches(batches, plan, version)
     layout = plan.layout
     if layout is None:
         layout = NO_LAYOUT if job.start is None else read_layout(plan.location, job.start)
@@ -181,6 +219,8 @@ def _write_fragments(
         mode=mode,
         data_storage_version=version,
         **for_pylance(plan.location),
+        # Without this, a URI that is below none of the table's base paths would be refused. They are checked before.
+        allow_external_blob_outside_bases=any(map(is_blob_extension, plan.schema)),
         max_rows_per_file=options.max_rows_per_file or ROWS_PER_FILE,
         **arguments,
     )
@@ -190,28 +230,63 @@ def _write_fragments(
 class _ConformedBatches(Iterator[pa.RecordBatch]):
     """Non-empty batches converted to the stored schema; remembers a failure."""
 
-    def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, version: str | None) -> None:
-        self._batches = iter(batches)
-        self._schema = schema
-        self._version = version
-        self._plain = pa.schema([plain_bytes(field) for field in schema])
+    def __init__(self, batches: Iterable[pa.RecordBatch], plan: WritePlan, version: str | None) -> None:
+        self._plan, self._version = plan, version
+        self._blobs = [field.name for field in plan.schema if is_blob_extension(field)]
+        self._batches = self._in_pieces(batches) if self._ingests else iter(batches)
         self.failure: LanceSparkError | None = None
+
+    @property
+    def _ingests(self) -> bool:
+        return bool(self._blobs) and self._plan.options.external_blob_mode == "ingest"
+
+    def _in_pieces(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Few rows at a time: all of their objects are in memory at once."""
+        for batch in batches:
+            for start in range(0, batch.num_rows, _INGESTED):
+                yield batch.slice(start, _INGESTED)
 
     def __next__(self) -> pa.RecordBatch:
         batch = next(self._batches)
         while not batch.num_rows:
             batch = next(self._batches)
         try:
-            rows = fit(conform(batch, self._plain), self._plain)
+            plain = pa.schema([self._plain(field, batch.column(field.name).type) for field in self._plan.schema])
+            rows = fit(conform(batch, plain), plain)
             check_values(rows, self._version)
             return self._wrap_blobs(rows)
         except LanceSparkError as failure:
             self.failure = failure
             raise
 
+    def _plain(self, field: pa.Field, given: pa.DataType) -> pa.Field:
+        referring = field.name in self._blobs and refers(given)
+        return pa.field(field.name, given, field.nullable) if referring else plain_bytes(field)
+
     def _wrap_blobs(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = [wrapped(column, field) for field, column in zip(self._schema, batch.columns, strict=True)]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        columns = [
+            self._referring(column, field)
+            if field.name in self._blobs and refers(column.type)
+            else wrapped(column, field)
+            for field, column in zip(self._plan.schema, batch.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._plan.schema)
+
+    def _referring(self, column: pa.Array, field: pa.Field) -> pa.Array:
+        """References as values of the column: as they are, or with the bytes of their objects."""
+        found = referred(column, field.name, self._plan.location.uri)
+        if self._ingests:
+            read = objects.read_many(self._plan.location, [opened(one) for one in found])
+            return wrapped(pa.array(read, pa.large_binary()), field)
+        storage, parts = field.type.storage_type, as_columns(found)
+        if parts["size"].null_count < len(column) and storage.get_field_index("size") < 0:
+            raise SchemaMismatch(
+                f"Column '{field.name}' stores whole objects only, not ranges of them: it was made from marked bytes.",
+                hint="Write to a new table.",
+            )
+        inner = [parts[child.name] if child.name in parts else pa.nulls(len(column), child.type) for child in storage]
+        values = pa.StructArray.from_arrays(inner, fields=list(storage), mask=parts["uri"].is_null())
+        return pa.ExtensionArray.from_storage(field.type, values)
 
 
 # --- Kept values of rewritten rows: unchanged columns and stable row ids; runs on executors

@@ -13,7 +13,8 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.table_options import WriteOptions
 from lance_spark.errors import Conflict, Refused, SchemaMismatch
-from lance_spark.format.blobs import holds_blobs, holds_bytes, is_blob, plain_bytes
+from lance_spark.format.blob_references import refers
+from lance_spark.format.blobs import holds_blobs, holds_bytes, is_blob, is_blob_extension, plain_bytes
 from lance_spark.format.evolution import (
     COMMENT,
     AddColumn,
@@ -210,8 +211,13 @@ _READ_BYTES = "Read blobs with option('blob_handling', 'bytes') before writing t
 
 def _check_type(given: pa.Field, stored: pa.Field) -> None:
     if is_blob(stored):
-        reason = None if holds_bytes(given.type) else "a blob column takes bytes"
+        referring = refers(given.type)
+        takes = holds_bytes(given.type) or referring
+        reason = None if takes else "a blob column takes bytes, or URIs of objects elsewhere"
         hint = _READ_BYTES
+        if referring and not is_blob_extension(stored):
+            reason = "blobs of its file format are bytes, not URIs of objects elsewhere"
+            hint = "Write to a new table with data_storage_version 2.2, or read the objects and write their bytes."
     elif holds_blobs(stored):
         reason = why_not(given.type, plain_bytes(stored).type)
         hint = _READ_BYTES

@@ -27,6 +27,7 @@ GOOD = [
     ({"isolation_level": "Serializable"}, WriteOptions(isolation_level="serializable")),
     ({"validate_from_version": "3"}, WriteOptions(validate_from_version=3)),
     ({"partition_overwrite_mode": "dynamic"}, WriteOptions(partition_overwrite_mode="dynamic")),
+    ({"external_blob_mode": "ingest"}, WriteOptions(external_blob_mode="ingest")),
     ({"create_branch": "false"}, WriteOptions()),
     ({"partition_by": "day, bucket(8, id)"}, WriteOptions(partition_by="day, bucket(8, id)")),
     ({"cluster_by": "ts"}, WriteOptions(cluster_by="ts")),

@@ -41,6 +41,7 @@ HANDLE = [
     "add_columns_from",
     "add_columns_with",
     "alter_columns",
+    "blobs",
     "branch",
     "branches",
     "browse",

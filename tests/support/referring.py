@@ -1,0 +1,36 @@
+"""Tables whose blobs refer to objects elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import lance
+import pyarrow as pa
+
+SCHEMA = pa.schema([pa.field("id", pa.int64()), lance.blob_field("payload")])
+
+
+def refer(uri: str, blobs: Sequence[Any], first: int = 0, **settings: Any) -> None:
+    """Write or append rows by pylance: ids from ``first``, and what the blobs are."""
+    rows = pa.table([pa.array(range(first, first + len(blobs))), lance.blob_array(list(blobs))], SCHEMA)
+    lance.write_dataset(
+        rows,
+        uri,
+        **{"data_storage_version": "2.2", "allow_external_blob_outside_bases": True, "mode": "append", **settings},
+    )
+
+
+def mixed(objects: str) -> tuple[list[Any], list[bytes | None]]:
+    """Blobs of all kinds and their bytes, if ``objects/whole`` and ``objects/part`` hold the ten digits."""
+    blobs = [
+        lance.Blob.from_uri(f"{objects}/whole"),
+        lance.Blob.from_uri(f"{objects}/part", position=2, size=5),
+        b"inline",
+        None,
+        b"",
+        b"x" * 100_000,
+        b"y" * 5_000_000,
+        lance.Blob.from_uri(f"{objects}/part", position=6, size=4),
+    ]
+    return blobs, [b"0123456789", b"23456", b"inline", None, b"", b"x" * 100_000, b"y" * 5_000_000, b"6789"]
