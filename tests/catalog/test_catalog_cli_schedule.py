@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,6 +56,20 @@ def test_what_cron_types_is_there_and_the_job_takes_it(tmp_path):
     assert all(Path(word).is_file() for word in words if word.startswith(f"{target}/"))
     arguments = parser().parse_args(words[words.index(f"{target}/jobs/maintain.py") + 1 :])
     assert (arguments.uri, arguments.execute) == ("s3://acme/prod/lake", True)
+
+
+def test_cron_finds_the_python_that_wrote_its_line_and_other_lines_stay(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{tmp_path}/spark/bin:/usr/bin")
+    (tmp_path / "spark" / "bin").mkdir(parents=True)
+    (tmp_path / "spark" / "bin" / "spark-submit").write_text("#!/bin/sh\n")
+    (tmp_path / "spark" / "bin" / "spark-submit").chmod(0o755)
+    done = written(tmp_path, "cron")
+    assert done["then"] == ["(crontab -l; cat conf/maintenance.cron) | crontab -"]  # without -l all other lines go
+    lines = (tmp_path / "lance-maintenance" / "conf" / "maintenance.cron").read_text().splitlines()
+    (path,) = (line.removeprefix("PATH=").split(":") for line in lines if line.startswith("PATH="))
+    assert path[:2] == [os.path.dirname(sys.executable), f"{tmp_path}/spark/bin"]
+    assert shutil.which("spark-submit", path=":".join(path))
+    assert path[-2:] == ["/usr/bin", "/bin"]
 
 
 def test_a_dry_run_writes_nothing_and_a_platform_must_be_known(tmp_path):

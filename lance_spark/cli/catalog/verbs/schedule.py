@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -26,6 +28,7 @@ _PACK = "conf/pack-environment.sh"
 _SUBMIT = ("conf/spark-defaults.conf", "conf/log4j2.properties")
 _LAKE, _CHECKOUT = "s3://my-bucket/lake", "/opt/lance-spark"
 """What the files have in place of the catalog, and of the directory that they are in."""
+_PROGRAMS = f"PATH={_CHECKOUT}/.venv/bin:"
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ PLATFORMS: Mapping[str, Platform] = {
     "kubernetes": Platform(
         ("conf/maintenance-kubernetes.yaml",), f"{_UPLOAD}\nkubectl apply -f conf/maintenance-kubernetes.yaml"
     ),
-    "cron": Platform((_JOB, "conf/maintenance.cron", *_SUBMIT), "crontab conf/maintenance.cron"),
+    "cron": Platform((_JOB, "conf/maintenance.cron", *_SUBMIT), "(crontab -l; cat conf/maintenance.cron) | crontab -"),
 }
 
 
@@ -124,7 +127,14 @@ def _filled(name: str, root: str, target: str) -> str:
     release = f"lance-spark=={version('lance-spark')}"
     text = text.replace("${PACKAGE:-lance-spark}", f"${{PACKAGE:-{release}}}")
     text = text.replace("--wheel-dir dist .", f"--wheel-dir dist {release}")
+    text = text.replace(_PROGRAMS, f"PATH={':'.join(_directories_of_programs())}:")
     return _placed(text.replace(_CHECKOUT, target), root)
+
+
+def _directories_of_programs() -> list[str]:
+    """Where this Python, spark-submit and java are: cron does not know the ``PATH`` of a shell."""
+    found = (sys.executable, shutil.which("spark-submit"), shutil.which("java"))
+    return [*dict.fromkeys(os.path.dirname(os.path.abspath(program)) for program in found if program)]
 
 
 def _placed(text: str, root: str) -> str:
