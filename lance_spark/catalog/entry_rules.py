@@ -69,12 +69,10 @@ class Entry:
 
     @property
     def is_table(self) -> bool:
-        """Whether the row is for a table."""
         return self.object_type == TABLE
 
     @property
     def is_namespace(self) -> bool:
-        """Whether the row is for a namespace."""
         return self.object_type == NAMESPACE
 
     @property
@@ -393,7 +391,6 @@ class DirectoryState:
 
     @property
     def deregistered(self) -> bool:
-        """Whether it is marked as deregistered."""
         return DEREGISTERED in self.names
 
     @property

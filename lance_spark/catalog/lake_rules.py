@@ -76,7 +76,6 @@ class LakeRef(Shown):
 
     @property
     def branch(self) -> str:
-        """The branch of ``__manifest`` that it is."""
         return branch_of(self.kind, self.name)
 
     @property

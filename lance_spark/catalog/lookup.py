@@ -183,7 +183,6 @@ def describe_table(catalog: Catalog, name: Name) -> TableInfo:
 
 
 def describe(catalog: Catalog, table: FoundTable) -> TableInfo:
-    """The description of a table that was found."""
     location = located(catalog, table) if table.told is None else table.told.location
     pin = None if catalog.ref is None or table.entry is None else table.entry.pin
     # Of a table with a pin, the directory may have versions that are younger than the pin.

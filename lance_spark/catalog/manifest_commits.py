@@ -430,7 +430,6 @@ def _index(snapshot: CatalogVersion, missing: Sequence[tuple[str, str, str]]) ->
 
 
 def index_names(snapshot: CatalogVersion) -> frozenset[str]:
-    """Names of the indexes of a version."""
     with translated(snapshot.manifest, "reading the indexes"):
         return frozenset(index.name for index in snapshot.dataset.describe_indices())
 
@@ -449,8 +448,6 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class CatalogVersion:
-    """One version of ``__manifest``."""
-
     manifest: DatasetLocation
     dataset: lance.LanceDataset
 

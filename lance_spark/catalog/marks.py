@@ -111,7 +111,6 @@ def _is_being_taken(hidden: Hidden) -> bool:
 
 
 def is_named(catalog: Catalog, directory: str) -> bool:
-    """Whether a row names a directory."""
     return bool(read_rows(catalog.manifest, RowFilter(locations=(directory,))).at(directory))
 
 

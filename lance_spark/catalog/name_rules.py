@@ -51,7 +51,6 @@ class Identifier(NamedTuple):
 
     @property
     def is_root(self) -> bool:
-        """Whether it is the root namespace."""
         return not self.parts
 
     @property
@@ -60,7 +59,6 @@ class Identifier(NamedTuple):
         return len(self.parts) == 1
 
     def child(self, name: str) -> Identifier:
-        """The identifier of that name in this namespace."""
         return Identifier((*self.parts, name))
 
     def __str__(self) -> str:

@@ -44,8 +44,6 @@ class Item:
 
 @dataclass(frozen=True)
 class TableContents:
-    """The contents of a table that has data."""
-
     newest: VersionDetail
     branches: tuple[str, ...]
 

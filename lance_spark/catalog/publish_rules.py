@@ -213,12 +213,10 @@ def journal_name(sequence: int) -> str:
 
 
 def verdict_name(sequence: int) -> str:
-    """The name of the file with its verdict."""
     return journal_name(sequence).replace(".json", ".verdict.json")
 
 
 def outcome_name(sequence: int) -> str:
-    """The name of the file with its outcome."""
     return journal_name(sequence).replace(".json", ".done.json")
 
 

@@ -41,7 +41,6 @@ def at_published(catalog: Catalog) -> Catalog:
 
 
 def last_complete(catalog: Catalog) -> LakePublished:
-    """The last complete publish of a catalog."""
     whole = replace(catalog, ref=None)
     listed = list_paths(whole.manifest, KeyRange.below(DIRECTORY))
     names = map(_name, islice(listed, _FILES) if whole.root.uri.startswith("s3://") else listed)

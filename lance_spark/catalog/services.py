@@ -28,8 +28,6 @@ _PAGES = 100_000
 
 @dataclass(frozen=True)
 class ServiceTable:
-    """A table as its service describes it."""
-
     location: DatasetLocation
     properties: dict[str, str] = field(default_factory=dict)
     managed: bool = False

@@ -190,7 +190,6 @@ class _FeedWalk:
             yield self._steps.forward(step.before, step.after, commit, step.transaction)
 
     def first(self) -> feed_rules.VersionPieces:
-        """What the first version added: all that it has."""
         first = self._versions.common
         self.stable &= first.contents.has_stable_row_ids
         return self._steps.first(first, commit_of(first, first.pin.branch))

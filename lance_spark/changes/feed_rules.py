@@ -55,7 +55,6 @@ class FeedOptions:
     """Columns that identify rows; empty for stable row ids or, without them, the table's key."""
 
     def __post_init__(self) -> None:
-        """Raise InvalidOption for invalid values."""
         if self.images not in get_args(Images):
             raise InvalidOption(f"images is {self.images!r}.", hint="Choose 'update', 'post' or 'none'.")
         for what, names in (("columns", self.columns or ()), ("key", self.key)):
@@ -460,7 +459,6 @@ class _Step:
 
 
 def _files(fragment: Fragment, fields: frozenset[int]) -> frozenset[str]:
-    """The files that have values of fields."""
     return frozenset(file.path for file in fragment.files if not fields.isdisjoint(file.fields))
 
 

@@ -357,11 +357,9 @@ class ListFiles:
         return cls(survey.location, chains, None if wanted == chains.keys() else wanted)
 
     def __call__(self, part: KeyRange) -> Iterator[pa.RecordBatch]:
-        """FILES of one range."""
         return self._files(list_range(self.location, part))
 
     def manifests(self, part: KeyRange) -> Iterator[pa.RecordBatch]:
-        """FILES of the manifests in one range."""
         return (batch.filter(pc.equal(batch["kind"], MANIFEST)) for batch in self(part))
 
     def inventory(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -124,7 +124,6 @@ def _base(file: DataFile | DeletionFile, bases: Mapping[int, BasePath]) -> BaseP
 
 
 def index_files(index: IndexRecord, is_dataset: bool) -> tuple[Needed, ...]:
-    """The files of an index below a base."""
     directory = f"_indices/{index.uuid}/" if is_dataset else f"{index.uuid}/"
     return tuple(Needed(directory + path, size) for path, size in index.needed)
 

@@ -501,7 +501,6 @@ USED_FOR = 3 * 24 * 3600
 
 
 def write_record(location: DatasetLocation, branch: str | None, place: RecordPlace, written: FilledFile) -> None:
-    """Record a file that was checked."""
     content = {**written._asdict(), "written": time.time()}
     small_files.write_file(
         _directory(location, branch, place.call), place.keys[written.fragment] + _SUFFIX, _json(content)
@@ -583,8 +582,6 @@ _made: dict[type, ColumnFunction] = {}
 
 
 class FunctionItem(NamedTuple):
-    """A fragment to which a function is applied."""
-
     job: FillJob
     fragment: int
     columns: tuple[str, ...]

@@ -112,8 +112,6 @@ class ColumnTarget:
 
 @dataclass(frozen=True)
 class SparkValues:
-    """What all computations of values on Spark have."""
-
     target: ColumnTarget
     schema: pa.Schema
 
@@ -144,7 +142,6 @@ class SqlValues(SparkValues):
         return json.dumps(["sql", *self.expressions, *_settings(self.target.spark)])
 
     def compute(self, pin: PinnedVersion, fragments: Sequence[int], order: FillOrder) -> Sequence[FilledFile]:
-        """Files for fragments of a version."""
         rows = self.target.rows(pin, fragments, self.inputs)
         job = FillJob(self.target.location, pin, self.schema, order)
         return self.target.written(job, rows.select(*evaluated(self.expressions)))
@@ -205,7 +202,6 @@ class FunctionValues(SparkValues):
         return json.dumps(known)
 
     def compute(self, pin: PinnedVersion, fragments: Sequence[int], order: FillOrder) -> Sequence[FilledFile]:
-        """Files for fragments of a version."""
         job = FillJob(self.target.location, pin, self.schema, order)
         if self.condition is not None:
             return self._where(self.condition, job, fragments)
@@ -251,7 +247,6 @@ class FrameValues(SparkValues):
         return tuple(dict.fromkeys((*self.keys, *kept, *(self.condition.columns if self.condition else ()))))
 
     def compute(self, pin: PinnedVersion, fragments: Sequence[int], order: FillOrder) -> Sequence[FilledFile]:
-        """Files for fragments of a version, by one join."""
         rows = self.target.rows(pin, fragments, self.inputs)
         names = self.schema.names
         theirs = self.frame.select(

@@ -133,7 +133,6 @@ def disconnect(spark: SparkSession, why: str | None = None) -> None:
 
 
 def reason(spark: SparkSession) -> str:
-    """Why a session has no connection."""
     asked = "the session is one of Spark Connect and has no catalog; call lance_spark.register(spark, catalog=...)."
     return _refusals.get(spark, asked)
 

@@ -20,7 +20,6 @@ class ServerSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Its name for ``format(...)``."""
         return NAME
 
     def schema(self) -> str:

@@ -334,7 +334,6 @@ class KeyRange:
         return "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     def holds(self, path: str) -> bool:
-        """Whether a path is in the range."""
         return (self.after is None or self.after < path) and (self.until is None or path <= self.until)
 
     def meets(self, directory: str) -> bool:

@@ -306,7 +306,6 @@ class Section:
         return name in self.given
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of texts, or one text."""
         if isinstance(self.given[name], str):
             return (self.given[name],)
         return tuple(

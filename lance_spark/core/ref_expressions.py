@@ -49,8 +49,6 @@ def from_handle(handle: RefSpec, given: RefSpec, names_branch: bool) -> RefSpec:
 
 @dataclass(frozen=True)
 class RefExpression:
-    """One ref as it was typed."""
-
     text: str
     """The full text, for messages."""
     name: str | None
@@ -113,7 +111,6 @@ def parse_range(text: str) -> RefRange:
 
 
 def is_range(text: str) -> bool:
-    """Whether the text is a range."""
     return ".." in text
 
 

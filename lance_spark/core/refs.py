@@ -380,7 +380,6 @@ def changed_metadata(
 
 
 def with_warning(metadata: Mapping[str, str], warned: Warned) -> dict[str, str]:
-    """The metadata of a ref with a warning added."""
     return {**metadata, WARNED: str(warned)}
 
 
@@ -709,7 +708,6 @@ def parse_main(content: bytes) -> dict[str, str]:
 
 
 def main_file(metadata: Mapping[str, str]) -> bytes:
-    """The file with the metadata of main."""
     return json.dumps({"metadata": dict(metadata)}, indent=2).encode()
 
 

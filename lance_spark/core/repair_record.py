@@ -73,7 +73,6 @@ class Quarantine:
 
     @property
     def path(self) -> str:
-        """The first file."""
         return self.files[0].path
 
     def __str__(self) -> str:
@@ -126,7 +125,6 @@ class LeaveOut:
 
     @property
     def makes_branch(self) -> bool:
-        """Whether the repair creates the branch."""
         return self.onto != self.branch
 
     def __str__(self) -> str:

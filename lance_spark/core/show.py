@@ -89,7 +89,6 @@ PLAIN, VERSION, BRANCH, TAG, PLUS, MINUS, CHANGE, FAINT, GRAPH, HEAD = (
 
 
 def plain_text(lines: Iterable[Line]) -> str:
-    """The lines without styles."""
     return "\n".join("".join(text for _, text in line).rstrip() for line in lines)
 
 
@@ -397,7 +396,6 @@ class Shown:
         return self._card().text()
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
         return self._card().html()
 
 

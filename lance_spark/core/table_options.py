@@ -69,8 +69,6 @@ def _has_its_brackets(value: str) -> bool:
 
 @dataclass(frozen=True)
 class RefOptions:
-    """The options that name a version."""
-
     branch: str | None = source_option(None, "branch name; main if absent", parse=_branch)
     tag: str | None = source_option(None, "tag name; excludes `branch`, `version` and `asOf`")
     version: int | None = source_option(None, "version number on that branch", aliases=("versionAsOf",))

@@ -127,8 +127,6 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class Follows:
-    """The branch that a branch follows."""
-
     remote: str
     """Name of the remote."""
     uri: str

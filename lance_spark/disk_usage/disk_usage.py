@@ -79,7 +79,6 @@ class Attribute:
     roots: tuple[str, ...]
 
     def __call__(self, files: pa.Table, marks: pa.Table) -> pa.Table:
-        """ATTRIBUTED of one group."""
         return attribute(files, marks, self.holders, self.roots)
 
 

@@ -46,8 +46,6 @@ class Holder:
 
 @dataclass(frozen=True)
 class ChainHolders:
-    """The holders of the versions of one chain."""
-
     default: int
     """Holds all versions without another holder."""
     newest: int

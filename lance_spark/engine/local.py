@@ -201,7 +201,6 @@ class LocalRunner:
     def flat_map(
         self, stage: str, items: Sequence[Item], function: Callable[[Item], Batches], schema: pa.Schema
     ) -> pa.Table:
-        """All batches of all items, in order."""
         results = self._each(stage, lambda item: list(function(item)), items)
         return pa.Table.from_batches([batch for batches in results for batch in batches], schema)
 
@@ -240,7 +239,6 @@ class LocalRunner:
         schema: pa.Schema,
         parts: int,  # noqa: ARG002 - runs all parts
     ) -> pa.Table:
-        """The function's batches, part by part."""
         numbers = frame["part"].to_numpy()
         found = np.unique(numbers).tolist()
         own = [frame["rows"].filter(pa.array(numbers == number)) for number in found]

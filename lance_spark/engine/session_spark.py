@@ -51,7 +51,6 @@ def session_or_none(given: SparkSession | None) -> SparkSession | None:
 
 
 def is_connect(session: object) -> bool:
-    """Whether a session is one of Spark Connect."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
@@ -154,8 +153,6 @@ SPARK = "spark"
 
 @dataclass(frozen=True)
 class SparkEngine:
-    """Runs all work on Spark."""
-
     session: Callable[[], SparkSession]
     """Gets or starts the session, once there is work."""
     parallelism: int | None = None

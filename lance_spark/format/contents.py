@@ -366,8 +366,6 @@ class DataFile(NamedTuple):
 
 
 class DeletionFile(NamedTuple):
-    """The deleted rows of a fragment."""
-
     file_type: int
     """0 for Arrow, 1 for a bitmap."""
     read_version: int
@@ -416,8 +414,6 @@ class Field(NamedTuple):
 
 
 class IndexSegment(NamedTuple):
-    """One index, or one segment of it."""
-
     name: str
     uuid: str
     fields: tuple[int, ...]
@@ -452,7 +448,6 @@ class Contents:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The schema, flattened depth first."""
         stored = self._fields
         if self._ids is None:
             return stored

@@ -54,8 +54,6 @@ deleted ones, or the number of rows that a deletion file deletes."""
 
 
 class FileRow(NamedTuple):
-    """A row of FILES."""
-
     content: str
     file_path: str
     file_size_in_bytes: int | None

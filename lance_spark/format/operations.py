@@ -39,8 +39,6 @@ class VersionSpan(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One version and the operation that made it."""
-
     version: int
     operation: str
     """pylance's name of the operation."""
@@ -478,8 +476,6 @@ PRIMARY_KEY = "lance-schema:unenforced-primary-key"
 
 @dataclass(frozen=True)
 class ColumnChange(Recorded):
-    """One difference."""
-
     kind: str
     """ADDED, DROPPED, RENAMED, RETYPED or NULLABILITY."""
     column: str

@@ -181,8 +181,6 @@ class _Facts:
 
 
 class _NewestVersion(NamedTuple):
-    """The newest version of a branch."""
-
     location: DatasetLocation
     snapshot: Snapshot
     indexes: Sequence[IndexRecord]

@@ -509,8 +509,6 @@ Rows = Mapping[int, int]
 
 
 class BuildPlan(NamedTuple):
-    """What to build, and which segments to remove."""
-
     fragments: frozenset[int]
     removed: frozenset[str] = frozenset()
     """Ids of segments that the new ones replace, or that no longer cover any row."""
@@ -756,7 +754,6 @@ _HEADER = ("index", "kind", "columns", "rows covered", "rows not covered", "segm
 
 
 def indexes_card(what: str, uri: str, version: str, indexes: Sequence[IndexInfo]) -> Card:
-    """A card with a line for each index."""
     rows = tuple(
         (
             index.name,

@@ -377,7 +377,6 @@ def look_at(location: DatasetLocation, pin: PinnedVersion) -> Look:
 
 
 def list_indexes(location: DatasetLocation, pin: PinnedVersion) -> list[IndexInfo]:
-    """The indexes of a version, by name."""
     look = look_at(location, pin)
     return [index_rules.info(segments, look.rows) for segments in look.indexes.values()]
 

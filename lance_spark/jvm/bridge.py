@@ -159,7 +159,6 @@ class Bridge:
         return self._interfaces[names]
 
     def map(self, values: Mapping[str, str]) -> Any:
-        """A ``java.util.Map``."""
         made = self.new("java.util.HashMap")
         for key, value in values.items():
             made.put(key, value)

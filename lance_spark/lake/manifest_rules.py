@@ -50,8 +50,6 @@ def row_changes(base: Iterable[Entry], branch: Iterable[Entry]) -> tuple[EntryCh
 
 @dataclass(frozen=True)
 class BranchRows:
-    """A branch of a lake, as its rows tell."""
-
     name: str
     base: tuple[Entry, ...]
     """The rows with which it began, or those of its last publish."""

@@ -181,7 +181,6 @@ def inherited(
 
 
 def as_json(bounds: Bounds) -> list[Any]:
-    """The bounds in JSON."""
     ends = [{"d": str(end)} if isinstance(end, Decimal) else end for end in (bounds.low, bounds.high)]
     return [*ends, bounds.has_null, [list(each) for each in bounds.buckets]]
 
@@ -202,7 +201,6 @@ def keys_in(fragments: Sequence[str]) -> set[Key]:
 
 
 def from_json(entry: Sequence[Any]) -> Bounds:
-    """The bounds from JSON."""
     low, high = (Decimal(end["d"]) if isinstance(end, dict) else end for end in entry[:2])
     return Bounds(low, high, bool(entry[2]), tuple((int(count), int(only)) for count, only in entry[3]))
 

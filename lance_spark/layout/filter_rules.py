@@ -23,8 +23,6 @@ from lance_spark.layout.hash_rules import bucket_of
 
 @dataclass(frozen=True)
 class Compared:
-    """One column compared with constants."""
-
     column: str
     operator: str
     """``=``, ``<>``, ``<``, ``<=``, ``>``, ``>=``, ``IN``, ``IS NULL``, ``IS NOT NULL`` or ``STARTS``."""
@@ -53,7 +51,6 @@ Condition: TypeAlias = "Compared | All | OneOf | None"
 
 
 def columns_of(condition: Condition) -> set[str]:
-    """The columns that a condition compares."""
     if isinstance(condition, Compared):
         return {condition.column}
     if isinstance(condition, All | OneOf):
@@ -218,7 +215,6 @@ class _Parser:
         return None if operator is None or value is None else self._hashed(name, operator, [value])
 
     def _turned(self, tokens: list[_Token]) -> Condition:
-        """A constant before the column."""
         name = self._column(tokens[-1]) if len(tokens) > 2 else None
         operator = _COMPARISONS.get(tokens[-2].value) if name is not None and tokens[-2].kind == "sign" else None
         if name is None or operator is None:

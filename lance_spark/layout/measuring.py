@@ -19,8 +19,6 @@ MEASURED = pa.schema([("facts", pa.string())])
 
 
 class MeasureItem(NamedTuple):
-    """Fragments to measure."""
-
     location: DatasetLocation
     pin: PinnedVersion
     columns: tuple[Watched, ...]

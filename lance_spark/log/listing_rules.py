@@ -29,7 +29,6 @@ def _grid(header: tuple[str, ...], rows: list[tuple[tuple[str, ...], core_refs.L
 
 
 def more(count: int, shown: int) -> tuple[str, ...]:
-    """A note on how many are not shown."""
     return (f"{count - shown:,} more: list() has all",) if count > shown else ()
 
 

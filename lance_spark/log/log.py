@@ -137,7 +137,6 @@ class LogContext:
         return pin
 
     def tags(self, pin: PinnedVersion) -> tuple[str, ...]:
-        """Tags at a version, by name."""
         return tuple(sorted(self._tags.get(self.shown(pin), ())))
 
     def forks(self, pin: PinnedVersion) -> tuple[str, ...]:
@@ -273,7 +272,6 @@ class LogCursor:
         return next(self._rest, None)
 
     def entry(self) -> LogEntry:
-        """The version as an entry of the log."""
         context = self._chain.context
         context.unread -= 1
         return self._chain.entry(self._here, self.before if context.stat else None)

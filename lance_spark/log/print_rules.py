@@ -236,7 +236,6 @@ def log_lines(entries: Iterable[LogEntry]) -> Iterator[show.Line]:
 
 
 def graph_lines(entries: Iterable[LogEntry]) -> Iterator[show.Line]:
-    """A log next to its graph."""
     rows = list(draw(entries))
     width = max((len(row.graph) for row in rows), default=0)
     for row in rows:

@@ -72,7 +72,6 @@ def plan_of_catalog(
     run_on: RunOn,
     limit: str | timedelta | None,
 ) -> MaintenancePlan:
-    """The maintenance of all tables of a catalog."""
     chosen, engine = policy_of(policy), engine_of(session_or_none(spark), run_on)
     span = limit if limit is None or isinstance(limit, timedelta) else to_span("for", limit)
 

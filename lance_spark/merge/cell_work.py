@@ -149,7 +149,6 @@ def _with_less(patch: Patch, cells: CellPlan) -> Patch:
 
 
 def write_one(item: WriteItem) -> Iterator[pa.RecordBatch]:
-    """_FILES of one patch."""
     written = write_patch(item.place, item.columns, item.patch, item.rule)
     row = {"of_ours": item.patch.of_ours, "fragment": item.patch.home.id, "file": json.dumps(written)}
     yield pa.RecordBatch.from_pylist([row], _FILES)

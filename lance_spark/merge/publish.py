@@ -43,8 +43,6 @@ from lance_spark.storage.versions import newest_first, read_transactions
 
 @dataclass(frozen=True)
 class TablePublish:
-    """What a publish does with one table."""
-
     location: DatasetLocation
     source: PinnedVersion
     """The version of a branch that main takes in."""

@@ -380,8 +380,6 @@ def _schema(
 def _composed(
     ours: lance.LanceDataset, theirs: lance.LanceDataset, snapshot: Snapshot, changes: ColumnChanges
 ) -> LanceSchema:
-    """The schema of ours with the changes applied."""
-
     def alter(scratch: lance.LanceDataset) -> None:
         # A new column may have the name of one that goes, which goes last: until then nothing can get its id.
         going = {name: f"__going_{count}" for count, name in enumerate(changes.drop)}

@@ -693,7 +693,6 @@ class MergeResult(show.ShownInLines, show.Recorded):
 
 
 def _cells(row: ContestedRow) -> Iterator[tuple[str, ...]]:
-    """The cells of a contested row, one line each."""
     names = dict.fromkeys(name for cells in (row.ours, row.theirs) for name in cells or ())
     for name in names:
         values = (

@@ -108,7 +108,6 @@ def stamped(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
 
 
 def merge_again(source: str | None, into: str | None, prefer: str, on: Sequence[str]) -> hints.Hint:
-    """A merge as it is typed again."""
     return hints.merge(source or MAIN, into, prefer, on)
 
 

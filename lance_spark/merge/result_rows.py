@@ -48,8 +48,6 @@ Locations = tuple[DatasetLocation, DatasetLocation]
 
 
 class _BroughtRows(NamedTuple):
-    """Rows of one fragment of a side."""
-
     fragment: Fragment
     without: npt.NDArray[np.int64] | None = None
     """Offsets to leave out."""
@@ -361,7 +359,6 @@ class _KeyRows:
 
     @property
     def names(self) -> list[str]:
-        """The columns that have the key."""
         return [*dict.fromkeys(path[0] for path in self.paths)]
 
     def hashes(self) -> Iterator[tuple[pa.RecordBatch, Hashes]]:

@@ -43,7 +43,6 @@ class ResultField(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its path, with dots."""
         return ".".join(self.path)
 
     def on(self, side: Side) -> Field | None:
@@ -306,7 +305,6 @@ class LostField(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its path, with dots."""
         return ".".join(self.path)
 
     def in_version(self, fields: Sequence[Field]) -> LostField:

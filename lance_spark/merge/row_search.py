@@ -46,7 +46,6 @@ class HashRows:
         return runner.collect("compare rows", found).cast(HASHED)
 
     def __call__(self, item: tuple[PinnedVersion, int]) -> Iterator[pa.RecordBatch]:
-        """HASHED of one fragment of a version."""
         pin, fragment = item
         for batch in read_rows(RowSource(self.location, pin, (FragmentRows(fragment),)), self.columns):
             yield hashed(batch, self.columns, self.keys)

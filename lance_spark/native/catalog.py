@@ -133,14 +133,12 @@ class Namespaces(Implementation):
             raise java_error(self.bridge.new(names.NO_SUCH_NAMESPACE, namespace)) from missing
 
     def namespace_exists(self, namespace: Any) -> bool:
-        """Whether there is such a namespace."""
         try:
             return lookup.namespace_exists(self.catalog, [*namespace])
         except InvalidName:
             return False
 
     def list_namespaces(self, parent: Any = None) -> Any:
-        """Namespaces in a namespace, or in the root."""
         with self.known(parent):
             children = lookup.list_namespaces(self.catalog, [] if parent is None else [*parent])
         return self.bridge.array("[Ljava.lang.String;", [strings(self.bridge, name.parts) for name in children])
@@ -167,7 +165,6 @@ class Namespaces(Implementation):
             tables.alter_namespace(self.catalog, [*namespace], put, unset)
 
     def drop_namespace(self, namespace: Any, cascade: bool) -> bool:
-        """Drop one, with its content if ``cascade``."""
         parts = [*namespace]
         with self.known(namespace):
             if not cascade and self._holds_something(parts):
@@ -335,7 +332,6 @@ class Procedures(Implementation):
             return MissingProcedure(self.bridge, missing).java()
 
     def list_procedures(self, namespace: Any) -> Any:
-        """All procedures, in their namespace."""
         listed = PROCEDURES if [*namespace] in ([], [NAMESPACE]) else ()
         return self.bridge.array(names.IDENTIFIER, [identifier(self.bridge, (NAMESPACE, name)) for name in listed])
 
@@ -492,7 +488,6 @@ class NativeCatalog(Creating, Altering, Procedures, KeyFunctions):
         return [parts for parts, uri in [*self._asked.items()] if uri == location.uri]
 
     def table_exists(self, wanted: Any) -> bool:
-        """Whether there is such a table."""
         return self.places.exists(parts_of(wanted))
 
     def load_changelog(self, wanted: Any, context: Any, *_options: Any) -> Any:

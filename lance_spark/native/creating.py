@@ -109,7 +109,6 @@ class Creating(Implementation):
             raise java_error(self.bridge.new(names.NO_SUCH_NAMESPACE, ident.namespace())) from missing
 
     def drop_table(self, ident: Any) -> bool:
-        """Drop a table with its files."""
         try:
             self.places.drop(parts_of(ident))
         except NotFound:

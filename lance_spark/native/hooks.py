@@ -416,7 +416,6 @@ def _meant(room: Room, name: str) -> tuple[str, str]:
 
 
 def catalog_of(room: Room, parts: list[str]) -> str:
-    """The catalog of a name."""
     manager = room.bridge.session.sessionState().catalogManager()
     if len(parts) > 1 and manager.isCatalogRegistered(parts[0]):
         return parts[0]

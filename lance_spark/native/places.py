@@ -38,7 +38,6 @@ def identifier(bridge: Bridge, parts: Sequence[str]) -> Any:
 
 
 def strings(bridge: Bridge, parts: Sequence[str]) -> Any:
-    """A ``String[]``."""
     return bridge.array("java.lang.String", parts)
 
 

@@ -68,7 +68,6 @@ class PublishedCatalog(RootCatalog):
         """The places follow from the catalog."""
 
     def table_exists(self, wanted: Any) -> bool:
-        """Whether there is such a table."""
         return RootPlaces(self.catalog).exists(parts_of(wanted))
 
     def invalidate_table(self, _wanted: Any) -> None:

@@ -94,7 +94,6 @@ def few_rows(batches: Sequence[pa.RecordBatch], schema: st.StructType, at_once: 
 
 
 def internal_rows(bridge: Bridge, batches: Sequence[pa.RecordBatch], schema: st.StructType) -> Any:
-    """An ``InternalRow[]``."""
     held = bridge.new("java.util.ArrayList")
     whole = pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else ()
     for batch in whole:

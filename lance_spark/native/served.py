@@ -99,27 +99,21 @@ class StatementProcedure(Implementation):
         self._room = room
 
     def spoken(self) -> Spoken:
-        """A statement in SQL."""
         return Spoken("sql")
 
     def name(self) -> str:
-        """Its name."""
         return _STATEMENT
 
     def description(self) -> str:
-        """What it does."""
         return "executes a statement that Spark does not execute for Lance tables"
 
     def bind(self, _types: Any) -> Any:
-        """Itself."""
         return self.java()
 
     def is_deterministic(self) -> bool:
-        """False."""
         return False
 
     def parameters(self) -> Any:
-        """The statement."""
         kind = self.bridge.call(f"{names.DATA_TYPE}.fromJson", '"string"')
         given = self.bridge.call(f"{names.PROCEDURE_PARAMETER}.in", "statement", kind)
         return self.bridge.array(names.PROCEDURE_PARAMETER, [given.build()])

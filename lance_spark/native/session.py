@@ -85,7 +85,6 @@ class Room:
         return [".".join(quoted_name(part) for part in parts) for parts in found]
 
     def drop_catalogs(self) -> None:
-        """Remove the catalogs from the session."""
         known = catalogs(self.bridge) if self.bridge.session is not None else None  # None: a server's that has ended
         for name in self.catalogs:
             if known is not None:
@@ -117,7 +116,6 @@ def enter(spark: SparkSession) -> Room | None:
 
 
 def allow(spark: SparkSession) -> None:
-    """Undo :func:`switch_off`."""
     _refusals.pop(spark, None)
 
 

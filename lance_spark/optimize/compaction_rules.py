@@ -149,7 +149,6 @@ class RewriteTask(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Rows that are not deleted."""
         return sum(source.rows for source in self.sources)
 
     @property

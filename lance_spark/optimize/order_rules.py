@@ -198,8 +198,6 @@ _GAIN_OF_ALL = 1.5
 
 
 class FragmentKeys(NamedTuple):
-    """What was read of one fragment."""
-
     id: int
     rows: int
     """Without deleted rows."""

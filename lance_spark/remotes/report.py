@@ -16,8 +16,6 @@ _WORDS = {"begun again": "begun again: the remote replaced the branch by a new o
 
 @dataclass(frozen=True)
 class Fetched(show.Recorded):
-    """What happened to one branch of the remote."""
-
     branch: str
     into: str
     """The local branch that follows it."""

@@ -82,7 +82,6 @@ def _counterpart(local: DatasetLocation, remote: Remote, pin: PinnedVersion, eng
 
 
 def _pushed(local: DatasetLocation, remote: Remote, pin: PinnedVersion) -> PinnedVersion | None:
-    """The remote's version that this one was pushed as."""
     if pin.branch is not None and refs.read_branch(remote.location, pin.branch) is None:
         return None
     versions = stored_versions.version_numbers(remote.location, pin.branch)

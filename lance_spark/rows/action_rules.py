@@ -180,7 +180,6 @@ class Prepared:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no row changes."""
         return not (self.changed or self.written)
 
 

@@ -32,8 +32,6 @@ from lance_spark.storage.failures import translated
 
 
 class Replaced(Protocol):
-    """Which rows are replaced."""
-
     def candidates(self, pin: PinnedVersion, fragments: Collection[int]) -> Mapping[int, bool]:
         """The fragments of a version that may have any; and whether surely all of their rows are."""
 
@@ -43,8 +41,6 @@ class Replaced(Protocol):
 
 @dataclass(frozen=True)
 class OfKeys:
-    """The rows of partitions."""
-
     location: DatasetLocation
     layout: TableLayout
     keys: frozenset[Key]

@@ -75,7 +75,6 @@ class _Found:
         self._twice: int | None = None
 
     def noted(self, operation: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Addresses]:
-        """The batch, with the addresses of its rows."""
         if operation == INSERT:
             return batch, np.zeros(0, np.int64)
         column = batch.column(ROW_ADDRESS)

@@ -106,7 +106,6 @@ class TargetRows:
         return [name for name in found if name != ROW_ADDRESS]
 
     def fragments(self, pin: PinnedVersion, fragments: Sequence[int]) -> DataFrame:
-        """All rows of some fragments of a version."""
         read = self._read(pin, with_row_address=True)
         own = read_schema(read)
         schema = to_spark(own)

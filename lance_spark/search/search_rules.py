@@ -257,8 +257,6 @@ QUERY_INDEX = "query_index"
 
 @dataclass(frozen=True)
 class ColumnIndex:
-    """An index that answers searches of one column."""
-
     name: str
     settings: Mapping[str, Any]
     segments: tuple[Segment, ...]
@@ -306,7 +304,6 @@ def bound_text(schema: pa.Schema, query: TextQuery, indexed: Sequence[str]) -> T
 def text_indexes(
     indexes: Mapping[str, Sequence[Segment]], settings: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, ColumnIndex]:
-    """The text indexes, by column."""
     found: dict[str, ColumnIndex] = {}
     for name, segments in indexes.items():
         kind = index_rules.described_kind(segments[0].index_type)

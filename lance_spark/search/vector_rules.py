@@ -68,7 +68,6 @@ def shape_of(type: pa.DataType) -> Shape | None:
 
 
 def has_several(field: pa.Field) -> bool:
-    """Whether a row has several vectors."""
     shape = shape_of(field.type)
     return shape is not None and shape.several
 

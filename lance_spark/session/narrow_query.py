@@ -27,7 +27,6 @@ _registered: WeakSet[SparkSession] = WeakSet()
 class ProbeSource(DataSource):
     @classmethod
     def name(cls) -> str:
-        """The name for ``format(...)``."""
         return PROBE
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature

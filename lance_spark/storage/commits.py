@@ -70,7 +70,6 @@ def fragments_from(fragments: Sequence[Any]) -> list[Any]:
 
 
 def fragment_json(dataset: lance.LanceDataset, fragment: Fragment) -> dict[str, Any]:
-    """A fragment as pylance's JSON."""
     lance_fragment = dataset.get_fragment(fragment.id)
     if lance_fragment is None:
         raise CorruptData(f"pylance does not find fragment {fragment.id} that the manifest names.")
@@ -187,7 +186,6 @@ def author() -> str:
 
 
 def authored(properties: Mapping[str, str] | None) -> dict[str, str]:
-    """Properties of a commit, with its author if there is one."""
     by = author()
     return {**({AUTHOR: by} if by else {}), **(properties or {})}
 

@@ -148,7 +148,6 @@ _DESCRIBE = ("describe_table", "DescribeTableRequest")
 
 
 def describe(service: Service, table: Sequence[str], doing: str) -> Any:
-    """A table as its service describes it, with credentials."""
     return ask(service, *_DESCRIBE, doing, **_described(table))
 
 

@@ -230,7 +230,6 @@ class TagWriter:
 
 
 def create_tag(location: DatasetLocation, name: str, target: core_refs.PinnedVersion) -> None:
-    """Create a tag at a version."""
     TagWriter(location).create(name, target)
 
 

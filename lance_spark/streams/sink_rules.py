@@ -17,8 +17,6 @@ _REPLACING = ("Overwrite", "Restore")
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of a query, and its destination."""
-
     uri: str
     """URI of the dataset, for errors."""
     branch: str | None
@@ -75,8 +73,6 @@ def is_like(known: Mapping[int, Transaction | None], start: int, head: int) -> b
 
 
 class BatchDecision(NamedTuple):
-    """What to do with a batch."""
-
     action: Literal["begin", "commit", "skip"]
     """``begin``: first tag the newest version, so that no later one is forgotten; then examine the branch again."""
     at: int | None = None

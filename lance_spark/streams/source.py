@@ -476,8 +476,6 @@ class Part(NamedTuple):
 
 
 class VersionParts(NamedTuple):
-    """What a version gives to the stream."""
-
     version: int
     parts: tuple[Part, ...] = ()
     problem: errors.LanceSparkError | None = None
@@ -505,7 +503,6 @@ class StreamColumns:
 
     @property
     def pin(self) -> PinnedVersion:
-        """The version that the columns are from."""
         return self.read.pin
 
     @property

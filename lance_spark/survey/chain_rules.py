@@ -49,7 +49,6 @@ class Manifest:
 
 
 def manifest_at(survey: Survey, chain: Chain, position: int) -> Manifest:
-    """A manifest of a chain by its position."""
     return Manifest(survey.repositories[chain.repository].uri, chain.root, chain.files[position])
 
 

@@ -51,5 +51,4 @@ def read_identity(location: DatasetLocation) -> CloneIdentity | None:
 
 
 def write_identity(location: DatasetLocation, identity: CloneIdentity) -> None:
-    """Keep an identity in its clone."""
     write_below(location, CLONE_FILE, json.dumps(asdict(identity)).encode())

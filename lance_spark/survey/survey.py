@@ -420,7 +420,6 @@ def deletion_sizes(location: DatasetLocation, found: Beside) -> dict[str, int]:
 
 
 def index_files(location: DatasetLocation, found: Beside) -> Iterator[FileRow]:
-    """The files of all index segments."""
     for (root, uuid), name in found.indexes.items():
         for path, size in listed_below(location, root, f"_indices/{uuid}/"):
             yield FileRow(INDEX, f"{root.uri}/{path}", size, index_name=name)

@@ -340,7 +340,6 @@ def look_at_graph(location: DatasetLocation, count: int) -> page_rules.GraphPage
 
 
 def look_at_version(location: DatasetLocation, ref: str) -> page_rules.VersionPage:
-    """A version in full."""
     return page_rules.version_page(show(location, resolve_expression(location, ref, None)), now())
 
 
@@ -504,8 +503,6 @@ def diff_rows_of(
 
 @dataclass(frozen=True)
 class AskedMerge:
-    """Which merge is reviewed."""
-
     source: str
     into: str
     prefer: str = ""

@@ -41,8 +41,6 @@ def age(moment_: datetime, now: datetime) -> str:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why something cannot be shown."""
-
     message: str
     hint: str = ""
     status: int = 500
@@ -80,8 +78,6 @@ class TableLine:
 
 @dataclass(frozen=True)
 class TablesPart:
-    """Some tables of a lake."""
-
     lines: tuple[TableLine, ...]
     found: int
     """How many tables match the search."""
@@ -131,7 +127,6 @@ class LakePage:
 
     @property
     def branches(self) -> tuple[LakeRefLine, ...]:
-        """The branches of the lake."""
         return tuple(ref for ref in self.refs if ref.kind == "branch")
 
 
@@ -205,7 +200,6 @@ def ref_lines(table: RefTable) -> tuple[RefLine, ...]:
 
 
 def layout_facts(detail: VersionDetail) -> tuple[tuple[str, str], ...]:
-    """How a version is stored."""
     deleted = f"{counted(detail.deleted_rows, 'row')} in {counted(detail.deletion_files, 'deletion file')}"
     return (
         ("fragments", f"{detail.fragments:,}"),
@@ -218,8 +212,6 @@ def layout_facts(detail: VersionDetail) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True)
 class GraphLine:
-    """A version beside the graph."""
-
     pin: str
     what: str
     message: str
@@ -251,14 +243,12 @@ class GraphPage:
 
 
 def graph_page(entries: Sequence[LogEntry], older: bool, now: datetime) -> GraphPage:
-    """The page of a log."""
     drawing = lay_out(entries)
     lines = tuple(version_line(entry, now) for entry in entries)
     return GraphPage(svg(drawing, bare=True), lines, legend(drawing), older, len(lines))
 
 
 def version_line(entry: LogEntry, now: datetime) -> GraphLine:
-    """A version in one line."""
     return GraphLine(
         pin=str(entry.pin),
         what=happened(entry),
@@ -300,8 +290,6 @@ def rows_grid(names: Sequence[str], rows: Iterable[Mapping[str, Any]], everythin
 
 @dataclass(frozen=True)
 class VersionPage:
-    """One version in full."""
-
     pin: str
     line: GraphLine
     parents: tuple[str, ...]
@@ -313,7 +301,6 @@ class VersionPage:
 
 
 def version_page(detail: VersionDetail, now: datetime) -> VersionPage:
-    """The page of a version."""
     return VersionPage(
         pin=str(detail.entry.pin),
         line=version_line(detail.entry, now),
@@ -329,7 +316,6 @@ def version_page(detail: VersionDetail, now: datetime) -> VersionPage:
 
 
 def column_lines(detail: VersionDetail) -> tuple[tuple[str, str, str], ...]:
-    """The columns of a version."""
     return tuple((each.path, each.type, "" if each.nullable else "not null") for each in detail.columns)
 
 
@@ -353,7 +339,6 @@ class DiffPage:
 
 
 def diff_page(diff: Diff, to_read: int = 0) -> DiffPage:
-    """The page of a difference."""
     return DiffPage(
         before=str(diff.before),
         after=str(diff.after),
@@ -386,8 +371,6 @@ def count_facts(rows: RowCounts, stat: Stat | None = None) -> tuple[tuple[str, s
 
 @dataclass(frozen=True)
 class DiffRow:
-    """A row that differs."""
-
     kind: str
     """``changed``, ``added`` or ``deleted``."""
     cells: tuple[Pair, ...]
@@ -461,8 +444,6 @@ class ConflictRow:
 
 @dataclass(frozen=True)
 class ConflictPart:
-    """One conflict of a merge."""
-
     reason: str
     ours: str
     theirs: str
@@ -474,8 +455,6 @@ class ConflictPart:
 
 @dataclass(frozen=True)
 class ReviewPage:
-    """What a merge would do."""
-
     source: str
     """The version that is merged."""
     into: str

@@ -171,7 +171,6 @@ class _Search:
         return row_rules.column_order(rows, self.column, differing)
 
     def with_cells(self, found: Sequence[RowOnBranch]) -> Iterator[RowOnBranch]:
-        """The branches with the cells of their rows."""
         names = self.names(found)
         for one in found:
             mine = () if one.state == "unknown" else self.at(one.tip)

@@ -170,8 +170,6 @@ def _sorted(rows: Rows) -> list[Row]:
 
 @dataclass(frozen=True)
 class RowOnBranch:
-    """A row on one branch."""
-
     branch: str
     tip: PinnedVersion
     state: str
@@ -191,7 +189,6 @@ class RowOnBranch:
 
     @property
     def differs(self) -> bool:
-        """Whether it is not as on main."""
         return self.state in ("changed", "added", "gone")
 
     @property
@@ -270,7 +267,6 @@ class RowPage:
 
     @property
     def answer(self) -> str:
-        """The answer in one sentence."""
         if not self.found:
             return f"No branch has a row with {self.column} = {self.value}."
         names = [branch.branch for branch in self.changed_by]

@@ -61,8 +61,6 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class Serving:
-    """How the pages are served."""
-
     subject: Subject
     allow_merge: bool = False
     audit: Callable[[Catalog], bool] | None = None
@@ -266,11 +264,9 @@ class _Views:
     # --- Pages
 
     def first(self) -> str:
-        """The lake, or the dataset."""
         return self.table() if self._subject.catalog is None else self.lake()
 
     def lake(self) -> str:
-        """Namespaces, tables, refs and publishes."""
         at = self._given("at")
         page = self._waiting.of(lambda: looking.look_at_lake(self._subject, at))
         return self._page("lake.html", page=page, query=self._given("q"))
@@ -288,13 +284,11 @@ class _Views:
         return self._page("table.html", page=page)
 
     def graph(self) -> str:
-        """The graph of its versions."""
         place, count = self._place, max(1, self._number("count", 200, 10_000))
         page = self._waiting.of(lambda: looking.look_at_graph(place(), count))
         return self._page("graph.html", page=page)
 
     def version(self) -> str:
-        """One version."""
         place, ref = self._place, self._given("ref", MAIN)
         page = self._waiting.of(lambda: looking.look_at_version(place(), ref))
         return self._page("version.html", page=page)
@@ -306,7 +300,6 @@ class _Views:
         return self._page("rows.html", grid=grid, ref=ref)
 
     def diff(self) -> str:
-        """The difference of two refs."""
         place, a, b = self._place, self._given("a", MAIN), self._given("b")
         if not b:
             raise InvalidOption("Name two refs to compare.", hint="The page of a table has a form for it.")
@@ -314,14 +307,12 @@ class _Views:
         return self._page("diff.html", page=page, a=a, b=b)
 
     def diff_rows(self) -> str:
-        """Some rows of a difference."""
         place, a, b, on = self._place, self._given("a", MAIN), self._given("b", MAIN), self._given("on")
         start = self._number("start", 0, 10**9)
         part = self._waiting.of(lambda: looking.look_at_diff_rows(place(), a, b, start, on))
         return self._page("diff_rows.html", part=part, a=a, b=b, column=part.names[0] if part.names else "")
 
     def row(self) -> str:
-        """One row on all branches."""
         place, column, value = self._place, self._given("column"), self._given("value")
         only = tuple(name.strip() for name in self._given("branches").split(",") if name.strip())
         page = self._waiting.of(lambda: row_history.find_row(place(), column, value, only))
@@ -373,7 +364,6 @@ class _Views:
         return self._page("review.html", page=page, asked=asked)
 
     def merge(self) -> str:
-        """Merges what was reviewed."""
         form = self._request.form
         name = "" if self._subject.location is not None else form.get("t", "")
         asked = looking.AskedMerge.of(form)

@@ -61,7 +61,6 @@ class _Files:
         return read_rows(self.sources[0], self.known)[0]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows, counted."""
         first = self.schema
         for source in self.sources:
             schema, rows = read_rows(source, self.known)
