@@ -10,7 +10,7 @@ from support.referring import refer
 from lance_spark import LanceTable
 from lance_spark.errors import SchemaMismatch
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0)]
 
 
 @pytest.fixture
