@@ -28,7 +28,6 @@ from lance_spark.errors import (
     StorageFailure,
     may_have_happened,
 )
-from lance_spark.format.blobs import without_rows
 from lance_spark.format.contents import Fragment
 from lance_spark.format.transactions import AUTHOR, MESSAGE
 from lance_spark.format.versions import ACTION, MERGE, PUBLISH, RELOCATE, REORDERED, TAKE_BACK, Root
@@ -147,6 +146,8 @@ def create_dataset(location: DatasetLocation, schema: pa.Schema, **arguments: An
     time, the later one might win. The other's version stays in the history.
     """
     import lance
+
+    from lance_spark.format.blobs import without_rows  # imports pyarrow, which commands do not wait for
 
     check_ours(location)
     with translated(location, "creating the dataset"):

@@ -96,6 +96,7 @@ STARTS = {
 }
 """What they make begins on the branch."""
 ELSEWHERE = {
+    "blobs": "test_scan_blobs_elsewhere.py",
     "browse": "test_ui_cli.py",
     "layout": "test_layout_declared.py",
     "compact_wal": "test_optimize_wal.py",

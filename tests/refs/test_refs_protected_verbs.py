@@ -15,8 +15,8 @@ from lance_spark import LanceCatalog, LanceTable, register, unregister
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 _NAMES = """
-branch branches browse changes checkout cleanup clone count_rows diff expire_refs for_path frozen fsck head history
-indexes log near_duplicates nearest_join open_cleanup_plan query reflog remotes schema search
+blobs branch branches browse changes checkout cleanup clone count_rows diff expire_refs for_path frozen fsck head
+history indexes log near_duplicates nearest_join open_cleanup_plan query reflog remotes schema search
 storage tags to_df transaction undo_repair version versions
 """
 OTHERS = frozenset(_NAMES.split())

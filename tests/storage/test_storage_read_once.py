@@ -61,7 +61,7 @@ def test_a_fetch_reads_no_version_of_the_remote_twice_and_only_its_own_tags(tmp_
     assert not [path for path in there if path.startswith("_refs/tags/")]
     asked.clear()
     fetched(local, source)
-    assert not [path for uri, path in asked if uri == source and "_refs/tags" in path]
+    assert not [path for uri, path in asked if uri == source and "_refs/tags/" in path]
 
 
 def test_a_push_reads_no_tags_and_no_other_branchs_versions_at_the_remote(tmp_path, asked):

@@ -152,6 +152,7 @@ def test_spark_connect_in_one_process(uri, tmp_path):
     check(tell(uri, "connect", "local[2,4]", tmp_path, chapters), uri, chapters)
 
 
+@pytest.mark.when(day=0)
 def test_a_client_of_spark_connect(spark, uri, tmp_path):
     """The story without its chapters, in a process of its own; the server is in the JVM that runs anyway."""
     with connect_server(spark) as address:

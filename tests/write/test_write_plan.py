@@ -57,7 +57,7 @@ def test_a_nullable_column_may_be_missing(missing):
         (frame(name=pa.int32()), ["'name' is int32", "large_string", "unrelated"]),
         (frame(vector=pa.list_(pa.float64())), ["'vector' is list<item: double>", "values could be lost"]),
         (frame(vector=pa.list_(pa.float32(), 4)), ["'vector'", "lengths 4 and 3"]),
-        (frame(image=pa.string()), ["'image' is string", "a blob column takes bytes", "blob_handling"]),
+        (frame(image=pa.string()), ["'image' is string", "bytes, not URIs", "data_storage_version 2.2"]),
         (frame(image=pa.struct([("position", pa.uint64())])), ["'image' is struct", "blob_handling"]),
     ],
 )
