@@ -5,7 +5,7 @@ from __future__ import annotations
 import lance
 import pyarrow as pa
 import pytest
-from support.referring import mixed, refer
+from support.referring import made_objects, mixed, refer
 
 from lance_spark import LanceTable
 from lance_spark.errors import CorruptData, NotFound
@@ -20,11 +20,7 @@ CHANGES = {
 
 @pytest.fixture
 def elsewhere(tmp_path):
-    directory = tmp_path / "else where"
-    directory.mkdir()
-    for name in ("whole", "part"):
-        (directory / name).write_bytes(b"0123456789")
-    return directory
+    return made_objects(tmp_path / "else where")
 
 
 @pytest.fixture

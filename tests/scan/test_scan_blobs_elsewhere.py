@@ -7,7 +7,7 @@ import pickle
 
 import lance
 import pytest
-from support.referring import mixed, refer
+from support.referring import made_objects, mixed, refer
 
 from lance_spark import LanceTable
 from lance_spark.core.location import DatasetLocation
@@ -28,11 +28,7 @@ def storage(request):
 
 @pytest.fixture
 def elsewhere(tmp_path):
-    directory = tmp_path / "else where"
-    directory.mkdir()
-    for name in ("whole", "part"):
-        (directory / name).write_bytes(b"0123456789")
-    return directory
+    return made_objects(tmp_path / "else where")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import lance
@@ -19,6 +20,14 @@ def refer(uri: str, blobs: Sequence[Any], first: int = 0, **settings: Any) -> No
         uri,
         **{"data_storage_version": "2.2", "allow_external_blob_outside_bases": True, "mode": "append", **settings},
     )
+
+
+def made_objects(directory: Path) -> Path:
+    """The directory, with the objects that ``mixed`` refers to."""
+    directory.mkdir()
+    for name in ("whole", "part"):
+        (directory / name).write_bytes(b"0123456789")
+    return directory
 
 
 def mixed(objects: str) -> tuple[list[Any], list[bytes | None]]:

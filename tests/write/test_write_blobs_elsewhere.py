@@ -5,7 +5,7 @@ from __future__ import annotations
 import lance
 import pyarrow as pa
 import pytest
-from support.referring import SCHEMA, refer
+from support.referring import SCHEMA, made_objects, refer
 
 from lance_spark.errors import InvalidOption, NotFound, SchemaMismatch
 from lance_spark.tables.write import begin, finish, plan_write
@@ -18,11 +18,7 @@ RANGE = pa.struct([("uri", pa.string()), ("position", pa.int64()), ("size", pa.i
 
 @pytest.fixture
 def elsewhere(tmp_path):
-    directory = tmp_path / "else where"
-    directory.mkdir()
-    for name in ("whole", "part"):
-        (directory / name).write_bytes(b"0123456789")
-    return directory
+    return made_objects(tmp_path / "else where")
 
 
 def write(uri, values, kind=None, overwrite=False, **options):
