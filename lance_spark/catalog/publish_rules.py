@@ -179,16 +179,18 @@ class AuditRecord:
     @classmethod
     def of(cls, journal: Journal, made: str, failure: str, author: str) -> AuditRecord:
         """The record of an audit that looked at what a journal says; without a ``failure``, it passed."""
-        tables = {table.location: table.version for table in journal.tables}
-        return cls(journal.branch, journal.branch_version, tables, made, not failure, failure, author)
+        return cls(journal.branch, journal.branch_version, _versions_in(journal), made, not failure, failure, author)
 
     def is_of(self, journal: Journal) -> bool:
         """Whether the branch is as the audit saw it."""
-        tables = {table.location: table.version for table in journal.tables}
-        return (self.branch_version, self.tables) == (journal.branch_version, tables)
+        return (self.branch_version, self.tables) == (journal.branch_version, _versions_in(journal))
 
     def encode(self) -> bytes:
         return _encoded(asdict(self))
+
+
+def _versions_in(journal: Journal) -> dict[str, int]:
+    return {table.location: table.version for table in journal.tables}
 
 
 _AUDITED = re.compile(r"[0-9a-f]{1,64}")

@@ -30,11 +30,6 @@ class ColumnStep(NamedTuple):
     """None if a version does not record it."""
     renames: Renames | None = None
 
-    @property
-    def is_silent(self) -> bool:
-        """Whether nothing is known of what it did."""
-        return self.computed is None and self.renames is None
-
 
 class ColumnRecord(NamedTuple):
     covered: tuple[tuple[int, int], ...] = ()

@@ -245,7 +245,8 @@ def test_thousands_of_steps_are_told_in_few():
     assert record.steps[0] == ColumnStep(1, 5000 - records.MOST_STEPS, (("c", ("x0", "x1", "x2")),))
     assert record.of([1, 5000], 0, 5000) == (record.steps[0], record.steps[-1])
     many[7] = ColumnStep(8, 8)
-    assert joined([ColumnRecord(((1, 5000),), tuple(many))]).steps[0].is_silent
+    oldest = joined([ColumnRecord(((1, 5000),), tuple(many))]).steps[0]
+    assert (oldest.computed, oldest.renames) == (None, None)
     apart = joined([ColumnRecord(((1, 2000), (2002, 5000)), tuple(step for step in many if step.first != 2001))])
     assert [step[:2] for step in apart.steps[:2]] == [(1, 2000), (2002, 5000 - records.MOST_STEPS)]
     many[7] = ColumnStep(8, 8, None, (("c", "d"),))

@@ -6,22 +6,11 @@ import lance
 import pytest
 from support import vending
 from support.referring import mixed, refer
-from support.vending import Gate
 
 from lance_spark import LanceTable
 from lance_spark.errors import NotFound, PermissionDenied
-from lance_spark.storage import vended
 
 pytestmark = [pytest.mark.s3, pytest.mark.when(spark="newest")]
-
-
-@pytest.fixture
-def gate(faulty):
-    vending.GATE.append(Gate(faulty))
-    vended._known.clear()
-    yield vending.GATE[-1]
-    vending.GATE.pop()
-    vended._known.clear()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from lance_spark import CleanupPolicy
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import InvalidOption, NotInstalled, PermissionDenied, StorageFailure
 from lance_spark.spark.table import LanceTable
-from lance_spark.storage import files, services, vended
+from lance_spark.storage import files, services
 from lance_spark.storage.credentials import options_now
 from lance_spark.storage.datasets import locate, open_latest, open_pinned, pin_latest
 from lance_spark.storage.deleting import delete_batch
@@ -23,15 +23,6 @@ from lance_spark.tables.local_write import write_arrow
 
 pytestmark = [pytest.mark.s3, pytest.mark.when(spark="newest")]
 ROWS = pa.table({"id": list(range(100)), "text": [f"row {number}" for number in range(100)]})
-
-
-@pytest.fixture
-def gate(faulty):
-    vending.GATE.append(Gate(faulty))
-    vended._known.clear()
-    yield vending.GATE[-1]
-    vending.GATE.pop()
-    vended._known.clear()
 
 
 def at(table, provider=vending.PROVIDER):

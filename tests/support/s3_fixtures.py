@@ -120,3 +120,16 @@ def faulty(_proxy: FaultyStore) -> Iterator[FaultyStore]:
 def storage_through(faulty: FaultyStore) -> dict[str, str]:
     """Storage options that reach the store through the proxy."""
     return storage_options(faulty.endpoint)
+
+
+@pytest.fixture
+def gate(faulty: FaultyStore) -> Iterator[Any]:
+    """A store that takes only keys that are still good, and the providers that hand them out."""
+    from lance_spark.storage import vended
+    from support import vending
+
+    vending.GATE.append(vending.Gate(faulty))
+    vended._known.clear()
+    yield vending.GATE[-1]
+    vending.GATE.pop()
+    vended._known.clear()
