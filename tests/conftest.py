@@ -1,7 +1,5 @@
 """Fixtures shared by all tests. Spark is started once per run, and only when a test asks for it."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

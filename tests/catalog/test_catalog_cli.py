@@ -1,7 +1,5 @@
 """lance-catalog, verb by verb; pylance reads what came of it."""
 
-from __future__ import annotations
-
 import shlex
 from datetime import datetime, timedelta, timezone
 from pathlib import Path

@@ -1,7 +1,5 @@
 """lance-catalog's verbs for branches of the whole lake, from branch to merge; and what a directory remembers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import lance

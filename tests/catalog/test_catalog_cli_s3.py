@@ -1,7 +1,5 @@
 """lance-catalog, and the cleanup of a catalog, on S3: nothing but --storage tells where it is and who asks."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

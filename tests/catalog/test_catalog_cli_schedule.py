@@ -1,7 +1,5 @@
 """``lance-catalog schedule``: what it writes runs, and names the catalog."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Any history of a catalog, against a dictionary; pylance's own namespace reads along where it is right."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from datetime import datetime, timedelta, timezone

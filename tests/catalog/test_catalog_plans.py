@@ -1,7 +1,5 @@
 """A plan changes nothing, and can be stored; executed late, it does what it says or nothing at all."""
 
-from __future__ import annotations
-
 import pickle
 
 import lance

@@ -1,7 +1,5 @@
 """Catalogs of services: what one of directories does, they do as far as the service answers it."""
 
-from __future__ import annotations
-
 import os
 from datetime import datetime, timezone
 

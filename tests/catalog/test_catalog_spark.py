@@ -1,7 +1,5 @@
 """LanceCatalog, and the data source's ``catalog`` option: tables by their names."""
 
-from __future__ import annotations
-
 import os
 import pickle
 

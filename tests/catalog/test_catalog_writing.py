@@ -1,7 +1,5 @@
 """Write jobs on tables of a catalog, step by step: declared, written, committed; or withdrawn."""
 
-from __future__ import annotations
-
 import os
 import pickle
 

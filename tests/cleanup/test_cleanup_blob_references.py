@@ -1,7 +1,5 @@
 """Blobs that are references to objects elsewhere: nothing that cleans up or copies touches the objects."""
 
-from __future__ import annotations
-
 import os
 
 import lance

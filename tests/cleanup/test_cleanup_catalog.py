@@ -1,7 +1,5 @@
 """A whole catalog in one cleanup: its tables, its own table, and directories that no row names."""
 
-from __future__ import annotations
-
 import json
 import os
 from datetime import datetime, timedelta, timezone

@@ -1,7 +1,5 @@
 """jobs/cleanup.py --catalog: all tables of a catalog as one Spark job."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``gc`` is our cleanup: it says what would go, and what it deletes is what it said."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import lance

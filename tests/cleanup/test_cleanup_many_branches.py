@@ -1,7 +1,5 @@
 """What a nightly job asks for each branch is looked up once: many branches are not searched for each of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

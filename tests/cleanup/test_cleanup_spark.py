@@ -1,7 +1,5 @@
 """Cleanup as Spark jobs: the same decisions as without Spark, plans as DataFrames, errors as what they are."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from pathlib import Path

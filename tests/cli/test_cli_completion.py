@@ -1,7 +1,5 @@
 """What bash and zsh are told while somebody types."""
 
-from __future__ import annotations
-
 import os
 
 import lance

@@ -1,7 +1,5 @@
 """A new dataset takes the columns of what people have, and a call that was interrupted can be made again."""
 
-from __future__ import annotations
-
 import gzip
 
 import lance

@@ -1,7 +1,5 @@
 """Narrow terminals: tables are stacked and histories cut, so that no line wraps."""
 
-from __future__ import annotations
-
 import pytest
 
 from lance_spark.core import show

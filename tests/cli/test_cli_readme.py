@@ -1,7 +1,5 @@
 """What README and docs/ show of lance-git and lance-catalog: verbs as in ``--help``, and an example that runs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every way to be wrong: one line, a way out, the right exit code, and nothing has changed."""
 
-from __future__ import annotations
-
 import json
 import re
 

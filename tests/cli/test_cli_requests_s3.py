@@ -1,7 +1,5 @@
 """How many requests each verb of lance-git sends to S3: a person waits for each of them, and each is paid for."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import count
 

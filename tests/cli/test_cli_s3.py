@@ -1,7 +1,5 @@
 """lance-git on a dataset in S3: the workspace is here, the data there, and no secret is on this disk."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """A command line that takes a second to say "usage" is not used: nothing heavy loads before it is needed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

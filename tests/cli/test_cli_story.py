@@ -1,7 +1,5 @@
 """The console script, one command after the other: text, JSON, exit codes; at night in processes of their own."""
 
-from __future__ import annotations
-
 import json
 import re
 from textwrap import dedent

@@ -1,7 +1,5 @@
 """On a terminal: it asks, it can be interrupted, it is coloured. Elsewhere: never."""
 
-from __future__ import annotations
-
 import io
 import os
 import pty

@@ -3,8 +3,6 @@
 On a local disk tests/whole/test_documentation.py types it into a shell.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

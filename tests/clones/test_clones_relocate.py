@@ -1,7 +1,5 @@
 """Datasets that were moved or copied: branches read from where they are now, or the state is told as it is."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Random histories of columns and rows on main and a branch, against plain dicts; pylance reads every state."""
 
-from __future__ import annotations
-
 import tempfile
 
 import lance

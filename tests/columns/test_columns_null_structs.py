@@ -1,7 +1,5 @@
 """Structs that had a value keep it when their stored fields are dropped, in files of every kind and in merges."""
 
-from __future__ import annotations
-
 import random
 
 import lance

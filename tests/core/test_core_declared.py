@@ -1,7 +1,5 @@
 """Options that are declared once: every place takes them from the declaration."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone

@@ -1,7 +1,5 @@
 """Hints: each verb in the language of whoever reads, wherever the error was raised."""
 
-from __future__ import annotations
-
 import ast
 import pickle
 import re

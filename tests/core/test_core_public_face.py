@@ -1,7 +1,5 @@
 """What ``import lance_spark`` shows: the public names, what each of them is, and that the documentation has them."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Catalog services as values, and when what they hand out is renewed."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

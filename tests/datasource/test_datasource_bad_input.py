@@ -1,7 +1,5 @@
 """Bad input through the DataFrame API: our own class and message first, a way out, and nothing changed."""
 
-from __future__ import annotations
-
 import glob
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Blob columns: descriptions and bytes, in the file format that marks bytes and in the one with a blob type."""
 
-from __future__ import annotations
-
 import lance
 import pyarrow as pa
 import pytest

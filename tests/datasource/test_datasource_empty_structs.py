@@ -1,7 +1,5 @@
 """Structs without fields, null or not, alone and inside other types: kept by each write, and so are other columns."""
 
-from __future__ import annotations
-
 import lance
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """How Spark finds the source: by itself, under another name, and from SQL."""
 
-from __future__ import annotations
-
 import lance
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """A DataFrame stays at the version it was loaded at, and can be used again in any query."""
 
-from __future__ import annotations
-
 import re
 import shutil
 

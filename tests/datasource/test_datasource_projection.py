@@ -1,7 +1,5 @@
 """A schema of the user's own is a projection: known columns, types that lose nothing, all else refused."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import lance

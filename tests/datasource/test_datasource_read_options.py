@@ -1,7 +1,5 @@
 """Every read option, through the DataFrame API, against what pylance itself returns."""
 
-from __future__ import annotations
-
 import time
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo

@@ -1,7 +1,5 @@
 """Every row of the type table in both directions, with pylance on the other side."""
 
-from __future__ import annotations
-
 import lance
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """What the other side cannot hold is refused with the column's name, and never read or written wrong."""
 
-from __future__ import annotations
-
 import os
 from decimal import Decimal
 

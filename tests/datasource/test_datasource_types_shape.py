@@ -1,7 +1,5 @@
 """Nullability, column metadata, nested vectors and names survive both directions."""
 
-from __future__ import annotations
-
 import lance
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """What a ref costs is what goes with it: each ref is deleted, a cleanup without limits follows, bytes are counted."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What refs cost, from files and marks as values: who holds which version, which files go with which ref."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Errors of tasks: where the store failed, and what to set there."""
 
-from __future__ import annotations
-
 import pytest
 
 from lance_spark.engine.local import of_executor, told

@@ -1,7 +1,5 @@
 """Ctrl-C while a verb works in this process: the main thread gets the signal, and nothing is committed after it."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

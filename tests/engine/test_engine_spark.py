@@ -1,7 +1,5 @@
 """Both sides of the border between threads and Spark, on real tables; what reports and job tags say of it."""
 
-from __future__ import annotations
-
 import json
 from contextlib import nullcontext
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Which engine gets the work: threads up to a border, the other one beyond; it is not even asked for before."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import fields, replace
 

@@ -1,7 +1,5 @@
 """What a worker of Spark's says and hears is not held back."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -1,7 +1,5 @@
 """Frozen sets of tables whose blobs are in objects elsewhere: a changed object is noticed."""
 
-from __future__ import annotations
-
 import lance
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """What a finding says to do is done, word by word, and the finding is gone."""
 
-from __future__ import annotations
-
 import shutil
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files with blobs beside data files: no manifest names them, so a deep check reads what the rows say of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import lance

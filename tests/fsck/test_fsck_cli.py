@@ -1,7 +1,5 @@
 """``du`` and ``fsck``: tables for people, JSON for programs, exit codes for scripts."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Every kind of sound dataset has no findings; each kind of damage is found and named, with the refs it hits."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

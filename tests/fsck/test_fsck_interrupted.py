@@ -1,7 +1,5 @@
 """Repairs that are killed, that meet a dataset which moves on, that lack evidence, or that others have built on."""
 
-from __future__ import annotations
-
 import shutil
 from contextlib import suppress
 from functools import partial

@@ -1,7 +1,5 @@
 """Datasets broken in many ways: each damage is found, repaired or named as beyond repair, and every repair undone."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Checks and repairs as decisions over values: what needs what, what a finding means, what a repair would do."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow as pa

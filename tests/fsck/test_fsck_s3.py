@@ -1,7 +1,5 @@
 """A check, a repair and its undo on an object store: branches with a slash, faults, objects byte by byte."""
 
-from __future__ import annotations
-
 import time
 
 import lance

@@ -1,7 +1,5 @@
 """``t.storage()`` and ``t.fsck()`` as Spark jobs and without: the same answers, and DataFrames."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

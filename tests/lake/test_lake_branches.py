@@ -1,7 +1,5 @@
 """Branches of a lake: what they see, what they change, what is left of them, whatever dies in between."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Any history of a lake with branches and tags, against plain dicts: after every step each reads as the model says."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from copy import deepcopy

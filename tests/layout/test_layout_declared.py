@@ -1,7 +1,5 @@
 """What a layout is: its texts, the hash of its buckets, the keys of rows, and which tables can have it."""
 
-from __future__ import annotations
-
 from datetime import date, datetime, timezone
 
 import numpy as np

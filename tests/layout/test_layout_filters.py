@@ -1,7 +1,5 @@
 """Which files a filter rules out by what is known of them: never one with a row that matches."""
 
-from __future__ import annotations
-
 import random as randoms
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal

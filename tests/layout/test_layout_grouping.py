@@ -1,7 +1,5 @@
 """Which functions of columns have one value in each fragment, and how a read is divided by them."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import pyarrow as pa

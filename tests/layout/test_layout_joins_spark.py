@@ -1,7 +1,5 @@
 """Joins and aggregates by the key of a layout: without a shuffle where every fragment has one key, and always right."""
 
-from __future__ import annotations
-
 import random
 
 import lance

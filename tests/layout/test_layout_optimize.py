@@ -1,7 +1,5 @@
 """A compaction keeps partitions apart, divides what others mixed, and leaves facts about all files."""
 
-from __future__ import annotations
-
 import lance
 import pyarrow as pa
 import pytest

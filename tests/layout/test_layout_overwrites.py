@@ -1,7 +1,5 @@
 """Overwrites of partitions and of the rows of a condition: one version, no other row, and the conflicts it implies."""
 
-from __future__ import annotations
-
 import os
 
 import lance

@@ -3,8 +3,6 @@
 pylance counts the rows; it is also the other writer, which knows nothing of layouts and facts.
 """
 
-from __future__ import annotations
-
 import os
 import random as randoms
 from pathlib import Path

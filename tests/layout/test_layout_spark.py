@@ -1,7 +1,5 @@
 """Layouts in Spark: declared by SQL, DataFrames and handles, shown, obeyed by every write, and used by filters."""
 
-from __future__ import annotations
-
 import lance
 import pytest
 from pyspark.sql import functions as F  # noqa: N812

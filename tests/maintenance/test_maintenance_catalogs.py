@@ -1,7 +1,5 @@
 """Maintenance of whole lakes: what is done to which table and branch, in which order, and what stops it."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What people paste from conf/ for the maintenance is well-formed, and jobs/maintain.py understands it."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """jobs/maintain.py as people call it, without Spark: what it prints and writes, exit codes, the policies we show."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What others do while a maintenance runs is no failure of it: nobody is called at night for a deleted branch."""
 
-from __future__ import annotations
-
 import lance
 import pytest
 from support.local_datasets import make_dataset, numbers

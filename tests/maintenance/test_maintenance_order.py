@@ -1,7 +1,5 @@
 """What a maintenance does first, what it must not do, and what it remembers."""
 
-from __future__ import annotations
-
 import itertools
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """A maintenance policy: what it says of which table and branch, and which words it does not know."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """A maintenance as text, JSON, page and metrics; names that would break any of them."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import datetime, timezone

@@ -1,7 +1,5 @@
 """jobs/maintain.py with everything in a bucket: tables, policy, state and reports."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """jobs/maintain.py in one Spark application, and maintenance and storage from Python and SQL."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

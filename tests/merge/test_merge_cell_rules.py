@@ -1,7 +1,5 @@
 """Cells of rows that both sides changed: whose value wins, which are left empty, and which rows are the same."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """Rows that both sides changed, merged cell by cell: every pair of changes against a model in memory."""
 
-from __future__ import annotations
-
 import time
 from copy import deepcopy
 from itertools import product

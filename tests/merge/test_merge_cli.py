@@ -1,7 +1,5 @@
 """log, show, status, diff, merge, cherry-pick and revert through the console script: text, JSON, exit codes."""
 
-from __future__ import annotations
-
 import re
 
 import lance

@@ -1,7 +1,5 @@
 """Field ids of two branches that added columns at the same time: merges go on working in both directions."""
 
-from __future__ import annotations
-
 import lance
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """Rows that the caller decides: what a function is shown, what it may return, and what becomes of the rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """Restore as a replay: the version that comes back is the one that was, indexes answer, and nobody's commit is lost."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What only rows show of a result: nulls where none may be, keys that two rows have, values of a dropped column."""
 
-from __future__ import annotations
-
 import lance
 import pyarrow as pa
 import pytest

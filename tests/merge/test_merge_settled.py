@@ -1,7 +1,5 @@
 """Conflicts about rows, settled: each command of a hint is typed as it stands, and leads out."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

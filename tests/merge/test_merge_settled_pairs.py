@@ -4,8 +4,6 @@
 the other direction and the next merges work, and the settled conflict does not come back.
 """
 
-from __future__ import annotations
-
 import pytest
 from support.merge_pair_tables import LAYOUTS, Places, run_pair
 from support.merge_pairs import Inapplicable, meetings

@@ -1,7 +1,5 @@
 """Merging, picking, reverting and transactions from Spark: rows, versions, and what a refusal leaves behind."""
 
-from __future__ import annotations
-
 import lance
 import pytest
 

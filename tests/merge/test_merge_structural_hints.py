@@ -1,7 +1,5 @@
 """What the hint of a conflict about columns says is done, on the side that it names: the same merge goes through."""
 
-from __future__ import annotations
-
 import lance
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """Merges in which rows were replaced and columns changed at once: what pylance commits, and what is refused."""
 
-from __future__ import annotations
-
 import lance
 import pyarrow as pa
 import pytest

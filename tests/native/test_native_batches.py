@@ -1,7 +1,5 @@
 """Scans that hand Arrow batches to Spark: the rows they would hand over otherwise, and no memory left behind."""
 
-from __future__ import annotations
-
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor

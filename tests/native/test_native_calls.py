@@ -1,7 +1,5 @@
 """How often Python and the JVM ask each other while Spark plans a query: each time takes a tenth of a millisecond."""
 
-from __future__ import annotations
-
 import os
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Decimals that fit into longs cross to the JVM as longs."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import pyarrow as pa

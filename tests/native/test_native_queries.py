@@ -1,7 +1,5 @@
 """Random queries: the native way, the plain data source and a copy in Parquet give the same rows."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Rows that the driver hands to Spark: every type, as bytes of Spark's own or through Arrow, as tasks return them."""
 
-from __future__ import annotations
-
 import lance
 import pyarrow as pa
 import pytest

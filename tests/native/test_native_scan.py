@@ -1,7 +1,5 @@
 """What Spark leaves to Lance in a registered session, seen in its plans and in the jobs that it starts."""
 
-from __future__ import annotations
-
 import os
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """TPC-DS: queries as people write them, over 24 tables. The answers are Spark's over the same rows in Parquet."""
 
-from __future__ import annotations
-
 import pytest
 from pyspark.errors import PySparkException
 

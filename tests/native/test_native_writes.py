@@ -1,7 +1,5 @@
 """Columnar writes: the same rows and errors as Spark's own writes, and nothing is left behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """What a query needs of a table, from plans that Spark 4.0 and 4.3 explained, classic and over Connect."""
 
-from __future__ import annotations
-
 import json
 import re
 from decimal import Decimal

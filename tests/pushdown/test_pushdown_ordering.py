@@ -1,7 +1,5 @@
 """The first rows of an order, and samples, as tables of data."""
 
-from __future__ import annotations
-
 import math
 import random
 from datetime import date

@@ -1,7 +1,5 @@
 """What the verbs do when all is well, seen by pylance and as JSON."""
 
-from __future__ import annotations
-
 import re
 
 import lance

@@ -1,7 +1,5 @@
 """What people type for a ref is read in one way, and what cannot be read says what can be typed."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

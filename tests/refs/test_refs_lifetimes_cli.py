@@ -1,7 +1,5 @@
 """Lifetimes, expiry, protection and the reflog as people type them."""
 
-from __future__ import annotations
-
 import lance
 import pytest
 from support.command_line import append, call, ids

@@ -1,7 +1,5 @@
 """Settings of refs, expiry, protection and undoing on an object store: no directories, no renames."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta, timezone
 
 import pytest

@@ -1,7 +1,5 @@
 """Protected branches and expiry from a Spark session: the writer, changes of rows, SQL's statements."""
 
-from __future__ import annotations
-
 import lance
 import pytest
 from support.frames import numbers, save

@@ -3,8 +3,6 @@
 A verb that is added to LanceTable has to be put into one of the lists, or a test here fails.
 """
 
-from __future__ import annotations
-
 import lance
 import pyarrow as pa
 import pytest

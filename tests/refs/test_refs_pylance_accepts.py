@@ -1,7 +1,5 @@
 """What pylance lets through without a word, and what is refused for it."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 

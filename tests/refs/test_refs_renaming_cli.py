@@ -1,7 +1,5 @@
 """A rename moves nothing: it is refused wherever it would lose something, also in the last moment."""
 
-from __future__ import annotations
-
 import shutil
 
 import lance

@@ -1,7 +1,5 @@
 """LanceTable's branches and tags, through pylance's eyes."""
 
-from __future__ import annotations
-
 from datetime import datetime, timezone
 
 import lance

@@ -1,7 +1,5 @@
 """clone, fetch, pull, push and remote: what they say, as text and JSON, exit codes, and what becomes of the data."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import signal

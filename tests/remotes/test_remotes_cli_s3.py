@@ -1,7 +1,5 @@
 """lance-git and LanceTable with a remote in another store: the workspace is here, the data wherever it was."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Branches that follow a remote's are a fetch's alone, whoever calls; and what they have in common with one's own."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

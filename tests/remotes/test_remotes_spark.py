@@ -1,7 +1,5 @@
 """``table.clone`` and ``table.remotes``: two tables with one history, as notebooks use them."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """Blobs whose bytes are in objects elsewhere: whole, in ranges and as files, in this process and where it is sent."""
 
-from __future__ import annotations
-
 import io
 import pickle
 

@@ -1,7 +1,5 @@
 """Blobs in a store that wants other credentials than the table's, which expire and are revoked in the middle."""
 
-from __future__ import annotations
-
 import lance
 import pytest
 from support import vending

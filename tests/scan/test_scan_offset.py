@@ -1,7 +1,5 @@
 """Leaving out the first rows of a plan, against the rows themselves."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """``LanceTable.query``: the answers of the plain read, from less of the table, at one version."""
 
-from __future__ import annotations
-
 import lance
 import pyarrow as pa
 import pytest

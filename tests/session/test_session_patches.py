@@ -1,7 +1,5 @@
 """Functions that several libraries patch: each takes its own patch back, in any order, and none takes another's."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import pytest

@@ -1,7 +1,5 @@
 """Handles and catalogs made with None for the session: all but DataFrames works, and those have an error of ours."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import lance

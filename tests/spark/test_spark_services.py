@@ -1,7 +1,5 @@
 """Catalog services in Spark: SQL, and credentials that are renewed on executors and shown nowhere."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

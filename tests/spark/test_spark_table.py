@@ -1,7 +1,5 @@
 """LanceTable as a handle: where it stands, what it reads, restoring and cloning."""
 
-from __future__ import annotations
-
 import pickle
 
 import lance

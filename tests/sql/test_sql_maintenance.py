@@ -1,7 +1,5 @@
 """DESCRIBE HISTORY, OPTIMIZE, VACUUM, RESTORE, and branches and tags by ALTER TABLE: in Delta's and Iceberg's words."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import lance

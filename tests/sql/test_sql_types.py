@@ -1,7 +1,5 @@
 """Every type of Spark through every statement: schema and values are those of Parquet, or the type is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Storage options that expire in the middle of things, against a store that refuses them then."""
 
-from __future__ import annotations
-
 import threading
 import time
 

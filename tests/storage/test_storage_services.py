@@ -1,7 +1,5 @@
 """Catalog services that answer badly: every answer is an error of ours, in time, and shows no secret."""
 
-from __future__ import annotations
-
 import pytest
 from support.rest_catalogs import KEY, Server, said, slowly
 

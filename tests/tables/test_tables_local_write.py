@@ -1,7 +1,5 @@
 """Rows of pandas and pyarrow, written by this process: in the table's types, or not at all."""
 
-from __future__ import annotations
-
 import lance
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """Blobs inside structs and lists, through every verb and statement: bytes, marks and files stay."""
 
-from __future__ import annotations
-
 import pytest
 from pyspark.errors import PySparkException
 from support.nested_blobs import IN_PYTHON, IN_SQL, IN_STRUCTS, KINDS, NEW_TABLES, Nested

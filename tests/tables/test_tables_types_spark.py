@@ -1,7 +1,5 @@
 """Every type of Spark through every verb, in each way to read: schema, values and answers are those of Parquet."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

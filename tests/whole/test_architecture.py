@@ -1,7 +1,5 @@
 """The rules that keep the code in one shape: imports, sizes, no JVM, and values that cross to executors."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import graphlib

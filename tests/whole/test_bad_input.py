@@ -1,7 +1,5 @@
 """Whatever stands in a file, an option or a statement: the answer, or an error of ours, never of somebody else's."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from datetime import datetime, timezone

@@ -1,7 +1,5 @@
 """README and docs/: every link leads somewhere, nothing stands twice, and tables are as the code has them."""
 
-from __future__ import annotations
-
 import ast
 import re
 import runpy

@@ -1,7 +1,5 @@
 """The same story on Spark Connect, and through spark-submit, on a standalone cluster of real processes."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The session of a job: it starts when it is needed, and is stopped where it was started."""
 
-from __future__ import annotations
-
 import pytest
 from support.spark_fixtures import none_active
 

@@ -1,7 +1,5 @@
 """The jobs for a whole catalog, as people call them; without Spark."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

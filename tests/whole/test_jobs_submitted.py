@@ -1,7 +1,5 @@
 """Jobs as people call them, through spark-submit: what docs/operations/cleanup.md shows, and what the terminal gets."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

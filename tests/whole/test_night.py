@@ -1,7 +1,5 @@
 """The night in parts: together they have every test once, and what passed is not repeated."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

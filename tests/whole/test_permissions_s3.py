@@ -1,7 +1,5 @@
 """What each role can do: the table of docs/reference/roles.md and its policies, on a store that enforces them."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """Every verb on a store that fails in every way: its full effect or none, or an error that says what is so."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Whether a page says what came out of a shell: the check behind tests/whole/test_documentation.py can fail."""
 
-from __future__ import annotations
-
 import pytest
 from support import shells
 from support.desk import Desk

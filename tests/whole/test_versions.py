@@ -1,7 +1,5 @@
 """The table of versions is what was found, and has the bounds that pyproject.toml allows."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``pip install lance-spark`` brings no second Spark to a cluster: what works without one, and what the rest says."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

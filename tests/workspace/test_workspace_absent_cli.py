@@ -1,7 +1,5 @@
 """In or below a dataset's directory lance-git works on that dataset; a workspace adds what has to be remembered."""
 
-from __future__ import annotations
-
 import shutil
 
 import lance

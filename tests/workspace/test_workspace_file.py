@@ -1,7 +1,5 @@
 """The workspace's file: people edit it, so it survives changes, names the line that is wrong, and holds no secret."""
 
-from __future__ import annotations
-
 import pytest
 
 from lance_spark.core.workspace import (

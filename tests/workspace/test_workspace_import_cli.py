@@ -1,7 +1,5 @@
 """``lance-git import``: rows of files as one version, or none."""
 
-from __future__ import annotations
-
 import gzip
 
 import lance

@@ -1,7 +1,5 @@
 """Blobs in tables of every format, whichever way their column was made: bytes go in, and positions do not."""
 
-from __future__ import annotations
-
 import lance
 import pyarrow as pa
 import pytest

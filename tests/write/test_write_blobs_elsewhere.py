@@ -1,7 +1,5 @@
 """Blob columns from URIs of objects elsewhere: stored as references, or with their bytes; pylance is the witness."""
 
-from __future__ import annotations
-
 import lance
 import pyarrow as pa
 import pytest

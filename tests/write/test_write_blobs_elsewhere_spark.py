@@ -1,7 +1,5 @@
 """Blobs in objects elsewhere, from Spark: written from URIs, read as bytes, and as ranges and files in its tasks."""
 
-from __future__ import annotations
-
 import lance
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """Appending casts what fits without loss, checks values where it must, and refuses the rest with a way out."""
 
-from __future__ import annotations
-
 from datetime import datetime, timezone
 from decimal import Decimal
 

@@ -1,7 +1,5 @@
 """Nested values in any memory layout, through every writer of rows: pylance reads what was given."""
 
-from __future__ import annotations
-
 import lance
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """A job that fails, or that somebody overtakes, leaves the dataset and its files as they were."""
 
-from __future__ import annotations
-
 import os
 
 import lance

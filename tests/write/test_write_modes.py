@@ -1,7 +1,5 @@
 """Appending and overwriting main and branches: one job is one version, or none."""
 
-from __future__ import annotations
-
 import os
 
 import lance

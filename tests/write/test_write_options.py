@@ -1,7 +1,5 @@
 """Every option of a write, seen in the dataset through pylance."""
 
-from __future__ import annotations
-
 import lance
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """Decimals that arrive 8-byte aligned, as in Spark's Arrow stream, are written and read back unchanged."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import lance
