@@ -5,19 +5,8 @@ import pickle
 import pyarrow as pa
 import pytest
 
+from lance_spark.catalog import entry_rules
 from lance_spark.catalog.doctor_rules import dead_rows, directory_findings, row_findings, table_findings
-from lance_spark.catalog.entry_rules import (
-    ABSENT,
-    SCHEMA,
-    Entry,
-    Mark,
-    hashed_directory,
-    hashed_id,
-    read_mark,
-    state_of,
-    v1_directory,
-    v1_name,
-)
 from lance_spark.catalog.name_rules import Catalog, identify_table
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import CorruptData, InvalidOption
@@ -40,12 +29,12 @@ pytestmark = pytest.mark.pure
     ],
 )
 def test_a_directory_is_a_table_if_it_has_a_file_and_no_mark(paths, is_table):
-    assert state_of(paths).is_table is is_table
+    assert entry_rules.state_of(paths).is_table is is_table
 
 
 def test_nothing_is_no_table():
-    assert not ABSENT.has_files
-    assert not ABSENT.is_table
+    assert not entry_rules.ABSENT.has_files
+    assert not entry_rules.ABSENT.is_table
 
 
 @pytest.mark.parametrize(
@@ -53,22 +42,22 @@ def test_nothing_is_no_table():
     [("a.lance", "a"), ("a.lance.lance", "a.lance"), (".lance", None), ("a", None), ("a.lanc", None)],
 )
 def test_v1_takes_a_directory_for_the_table_of_that_name(directory, name):
-    assert v1_name(directory) == name
-    assert name is None or v1_directory(identify_table([name])) == directory
+    assert entry_rules.v1_name(directory) == name
+    assert name is None or entry_rules.v1_directory(identify_table([name])) == directory
 
 
 def test_v2_puts_a_hash_before_the_id():
-    assert hashed_directory(identify_table("ns1.my_table"), 2**40 + 0xAB) == "000000ab_ns1$my_table"
-    assert hashed_id("000000ab_ns1$my_table") == "ns1$my_table"
+    assert entry_rules.hashed_directory(identify_table("ns1.my_table"), 2**40 + 0xAB) == "000000ab_ns1$my_table"
+    assert entry_rules.hashed_id("000000ab_ns1$my_table") == "ns1$my_table"
     for other in ("t.lance", "__manifest", "0000000g_x", "000000ab_", "000000AB_x", "00000ab_x"):
-        assert hashed_id(other) is None
+        assert entry_rules.hashed_id(other) is None
 
 
 def test_a_mark_tells_who_made_it_and_why():
-    mark = Mark("drop", "t0")
-    assert read_mark(mark.encode()) == mark
+    mark = entry_rules.Mark("drop", "t0")
+    assert entry_rules.read_mark(mark.encode()) == mark
     for other in (None, b"", b"deregistered", b"{}", b"[]", b'{"by":"x","why":"drop","token":"t"}', b"\xff"):
-        assert read_mark(other) is None
+        assert entry_rules.read_mark(other) is None
 
 
 @pytest.mark.parametrize(
@@ -99,18 +88,18 @@ def kinds(findings):
 
 def test_rows_tell_of_duplicates_missing_parents_odd_names_and_places_outside():
     entries = [
-        Entry("ns", "namespace"),
-        Entry("ns$a", "table", "d1"),
-        Entry("b", "table", "d1"),
-        Entry("no$c", "table", "d2"),
-        Entry("twice", "table", "d3"),
-        Entry("twice", "table", "d4"),
-        Entry("it's", "table", "d5"),
-        Entry("e", "table", "../e"),
-        Entry("f", "table", None),
-        Entry("ns$a$1", "table_version"),
-        Entry("gone$1", "table_version"),
-        Entry("view", "view"),
+        entry_rules.Entry("ns", "namespace"),
+        entry_rules.Entry("ns$a", "table", "d1"),
+        entry_rules.Entry("b", "table", "d1"),
+        entry_rules.Entry("no$c", "table", "d2"),
+        entry_rules.Entry("twice", "table", "d3"),
+        entry_rules.Entry("twice", "table", "d4"),
+        entry_rules.Entry("it's", "table", "d5"),
+        entry_rules.Entry("e", "table", "../e"),
+        entry_rules.Entry("f", "table", None),
+        entry_rules.Entry("ns$a$1", "table_version"),
+        entry_rules.Entry("gone$1", "table_version"),
+        entry_rules.Entry("view", "view"),
     ]
     assert kinds(row_findings(entries)) == [
         ("duplicate id", "twice"),
@@ -125,14 +114,18 @@ def test_rows_tell_of_duplicates_missing_parents_odd_names_and_places_outside():
 
 
 def test_a_sound_catalog_has_no_findings():
-    entries = [Entry("ns", "namespace"), Entry("ns$a", "table", "d1"), Entry("ns$a$1", "table_version")]
+    entries = [
+        entry_rules.Entry("ns", "namespace"),
+        entry_rules.Entry("ns$a", "table", "d1"),
+        entry_rules.Entry("ns$a$1", "table_version"),
+    ]
     names = ["object_id_btree", "object_type_bitmap", "base_objects_label_list"]
     assert list(row_findings(entries)) == []
-    assert list(table_findings(SCHEMA, names, dict.fromkeys(SCHEMA.names, 1))) == []
+    assert list(table_findings(entry_rules.SCHEMA, names, dict.fromkeys(entry_rules.SCHEMA.names, 1))) == []
 
 
 def test_the_table_tells_what_it_lost():
-    bare = pa.schema([field.remove_metadata() for field in SCHEMA if field.name != "base_objects"])
+    bare = pa.schema([field.remove_metadata() for field in entry_rules.SCHEMA if field.name != "base_objects"])
     assert kinds(table_findings(bare, ["object_id_btree"], {"owner": 3, "object_id": 3})) == [
         ("lost column", "owner"),
         ("missing index", "base_objects_label_list"),
@@ -144,14 +137,14 @@ def test_the_table_tells_what_it_lost():
 
 def test_directories_tell_of_ghosts_and_of_tables_without_a_row():
     states = {
-        "a.lance": state_of(["x"]),
-        "b.lance": state_of(["x"]),
-        "c.lance": state_of(["x", ".lance-deregistered"]),
-        "d.lance": state_of(["x", ".lance-deregistered"]),
-        "e.lance": ABSENT,
-        ".lance": state_of(["x"]),
+        "a.lance": entry_rules.state_of(["x"]),
+        "b.lance": entry_rules.state_of(["x"]),
+        "c.lance": entry_rules.state_of(["x", ".lance-deregistered"]),
+        "d.lance": entry_rules.state_of(["x", ".lance-deregistered"]),
+        "e.lance": entry_rules.ABSENT,
+        ".lance": entry_rules.state_of(["x"]),
     }
-    entries = [Entry("a", "table", "a.lance"), Entry("other", "table", "c.lance")]
+    entries = [entry_rules.Entry("a", "table", "a.lance"), entry_rules.Entry("other", "table", "c.lance")]
     assert kinds(directory_findings(entries, states, ["f.lance", "readme"], True)) == [
         ("ghost", ".lance"),
         ("ghost", "e.lance"),

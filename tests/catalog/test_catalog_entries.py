@@ -3,44 +3,35 @@
 import pyarrow as pa
 import pytest
 
-from lance_spark.catalog.entry_rules import (
-    PRIMARY_KEY,
-    SCHEMA,
-    Entry,
-    Rows,
-    check_properties,
-    encode_properties,
-    is_complete,
-    new_rows,
-    upgraded,
-    upgraded_rows,
-)
+from lance_spark.catalog import entry_rules as rules
 from lance_spark.errors import CorruptData, InvalidOption
 
 pytestmark = pytest.mark.pure
 
 
 def test_properties_are_json_as_pylance_writes_it():
-    assert encode_properties({"a": "b", "ü": "ß"}) == '{"a":"b","ü":"ß"}'
-    assert encode_properties({}) is None
-    assert Entry("a", "namespace", None, '{"a":"b"}').properties == {"a": "b"}
-    assert Entry("a", "namespace", None, None).properties == Entry("a", "namespace", None, "").properties == {}
+    assert rules.encode_properties({"a": "b", "ü": "ß"}) == '{"a":"b","ü":"ß"}'
+    assert rules.encode_properties({}) is None
+    assert rules.Entry("a", "namespace", None, '{"a":"b"}').properties == {"a": "b"}
+    assert (
+        rules.Entry("a", "namespace", None, None).properties == rules.Entry("a", "namespace", None, "").properties == {}
+    )
 
 
 def test_what_another_tool_nested_is_shown_as_json():
-    assert Entry("a", "table", None, '{"a":{"b":[1]},"n":null}').properties == {"a": '{"b": [1]}', "n": "null"}
+    assert rules.Entry("a", "table", None, '{"a":{"b":[1]},"n":null}').properties == {"a": '{"b": [1]}', "n": "null"}
 
 
 @pytest.mark.parametrize("text", ["[]", "7", "{", '"x"'])
 def test_metadata_that_is_no_object_is_damage(text):
     with pytest.raises(CorruptData, match="'a'"):
-        _ = Entry("a", "table", None, text).properties
+        _ = rules.Entry("a", "table", None, text).properties
 
 
 @pytest.mark.parametrize("given", [{"a": 1}, {1: "a"}, {"": "x"}, {"a": None}])
 def test_properties_are_text(given):
     with pytest.raises(InvalidOption, match="is not text"):
-        check_properties(given)
+        rules.check_properties(given)
 
 
 def test_an_old_table_gets_the_mark_and_the_columns_it_lacks_and_keeps_its_own():
@@ -53,22 +44,22 @@ def test_an_old_table_gets_the_mark_and_the_columns_it_lacks_and_keeps_its_own()
         ]
     )
     table = pa.table({"object_id": ["a"], "object_type": ["table"], "location": ["x"], "extra": [7]}).cast(old)
-    new = upgraded_rows(table)
-    assert new.schema == upgraded(old)
+    new = rules.upgraded_rows(table)
+    assert new.schema == rules.upgraded(old)
     assert new.schema.names == ["object_id", "object_type", "location", "extra", "metadata", "base_objects"]
-    assert new.schema.field("object_id").metadata == {b"mine": b"1", PRIMARY_KEY: b"0"}
+    assert new.schema.field("object_id").metadata == {b"mine": b"1", rules.PRIMARY_KEY: b"0"}
     assert new.to_pylist() == [
         {"object_id": "a", "object_type": "table", "location": "x", "extra": 7, "metadata": None, "base_objects": None}
     ]
     assert new.schema.field("extra").nullable, "its value in a new row is unknown"
-    assert is_complete(new.schema)
-    assert is_complete(SCHEMA)
-    assert not is_complete(old)
+    assert rules.is_complete(new.schema)
+    assert rules.is_complete(rules.SCHEMA)
+    assert not rules.is_complete(old)
 
 
 def test_rows_of_a_large_string_table_are_found():
-    fields = [pa.field(f.name, pa.large_string(), f.nullable) if f.type == pa.string() else f for f in SCHEMA]
-    table = new_rows(pa.schema(fields), [Entry("a", "table", "x"), Entry("a$b", "view")])
-    rows = Rows(table)
-    assert rows.find("a") == Entry("a", "table", "x")
+    fields = [pa.field(f.name, pa.large_string(), f.nullable) if f.type == pa.string() else f for f in rules.SCHEMA]
+    table = rules.new_rows(pa.schema(fields), [rules.Entry("a", "table", "x"), rules.Entry("a$b", "view")])
+    rows = rules.Rows(table)
+    assert rows.find("a") == rules.Entry("a", "table", "x")
     assert rows.only(["a$b"]).num_rows == 1

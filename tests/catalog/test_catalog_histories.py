@@ -14,18 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from lance.namespace import DirectoryNamespace
 from lance_namespace import DescribeTableRequest, ListNamespacesRequest, ListTablesRequest
 
+from lance_spark.catalog import lookup
 from lance_spark.catalog.doctor import examine
-from lance_spark.catalog.lookup import (
-    create_namespace,
-    describe_namespace,
-    describe_table,
-    list_namespaces,
-    list_tables,
-    locate_table,
-    namespace_exists,
-    open_catalog,
-    table_exists,
-)
 from lance_spark.catalog.migrate import migrate
 from lance_spark.catalog.removing import drop_namespace, drop_table, plan_orphans, rename_table
 from lance_spark.catalog.tables import (
@@ -59,7 +49,7 @@ class Histories(RuleBasedStateMachine):
     @initialize()
     def begin(self):
         self.root = Path(tempfile.mkdtemp())
-        self.catalog = open_catalog(str(self.root), mode=self.mode)
+        self.catalog = lookup.open_catalog(str(self.root), mode=self.mode)
         self.spaces: dict[tuple, dict] = {}
         self.tables: dict[tuple, tuple] = {}
         """Value (None while it is only declared) and properties."""
@@ -107,8 +97,8 @@ class Histories(RuleBasedStateMachine):
     def make_namespace(self, name, given):
         error = self.why_not(name, table=False)
         if error is not None:
-            return self.refuses(error, lambda: create_namespace(self.catalog, name, given))
-        assert create_namespace(self.catalog, name, given)
+            return self.refuses(error, lambda: lookup.create_namespace(self.catalog, name, given))
+        assert lookup.create_namespace(self.catalog, name, given)
         self.spaces[name] = given
         return None
 
@@ -119,7 +109,7 @@ class Histories(RuleBasedStateMachine):
         if error is not None:
             return self.refuses(error, lambda: declare_table(self.catalog, name, given))
         declared = declare_table(self.catalog, name, given)
-        assert describe_table(self.catalog, name).declared
+        assert lookup.describe_table(self.catalog, name).declared
         value = self.write(declared.location.uri) if ends == "written" else None
         confirm(self.catalog, declared)
         assert withdraw(self.catalog, declared) is (ends == "withdrawn") or ends == "declared"
@@ -250,38 +240,38 @@ class Histories(RuleBasedStateMachine):
     def pages_are_the_whole(self, limit):
         token, found = None, []
         while True:
-            page = list_tables(self.catalog, recursive=True, limit=limit, page_token=token)
+            page = lookup.list_tables(self.catalog, recursive=True, limit=limit, page_token=token)
             found += page.identifiers
             token = page.next_token
             if token is None:
                 break
-        assert tuple(found) == list_tables(self.catalog, recursive=True).identifiers
+        assert tuple(found) == lookup.list_tables(self.catalog, recursive=True).identifiers
 
     @invariant()
     def it_is_as_the_model_says(self):
         if not hasattr(self, "catalog"):
             return
-        tables = list_tables(self.catalog, recursive=True)
+        tables = lookup.list_tables(self.catalog, recursive=True)
         assert [found.parts for found in tables] == sorted(self.tables, key=lambda name: "$".join(name))
-        spaces = list_namespaces(self.catalog, recursive=True)
+        spaces = lookup.list_namespaces(self.catalog, recursive=True)
         assert [found.parts for found in spaces] == sorted(self.spaces, key=lambda name: "$".join(name))
         for name, (value, given) in self.tables.items():
-            info = describe_table(self.catalog, name)
+            info = lookup.describe_table(self.catalog, name)
             assert (info.properties, info.declared) == (given, value is None)
             assert info.registered == (name not in self.rowless)
             if value is not None:
                 assert lance.dataset(info.location.uri).to_table()["id"].to_pylist() == [value]
         for name, given in self.spaces.items():
-            assert describe_namespace(self.catalog, name).properties == given
+            assert lookup.describe_namespace(self.catalog, name).properties == given
 
     @rule(name=anywhere)
     def a_look_says_what_there_is(self, name):
         if self.mode == "v1" and len(name) > 1:
             return
-        assert table_exists(self.catalog, name) == (name in self.tables)
+        assert lookup.table_exists(self.catalog, name) == (name in self.tables)
         if self.mode != "v1":
-            assert namespace_exists(self.catalog, name) == (name in self.spaces)
-            here = [found.name for found in list_tables(self.catalog)]
+            assert lookup.namespace_exists(self.catalog, name) == (name in self.spaces)
+            here = [found.name for found in lookup.list_tables(self.catalog)]
             assert here == sorted(found[0] for found in self.tables if len(found) == 1)
 
     @rule()
@@ -289,7 +279,7 @@ class Histories(RuleBasedStateMachine):
         soon = datetime.now(timezone.utc) + timedelta(days=2)
         assert plan_orphans(self.catalog, soon, datasets=True).orphans == ()
         assert {found.kind for found in examine(self.catalog, soon)} <= {"not registered"}
-        expected = {locate_table(self.catalog, name).uri for name in self.tables}
+        expected = {lookup.locate_table(self.catalog, name).uri for name in self.tables}
         expected |= {str(self.root / path) for path, _, _ in self.away.values()} | {str(self.root / "__manifest")}
         assert {str(path) for path in self.root.iterdir()} <= expected
 

@@ -6,17 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.catalog.name_rules import (
-    NAMESPACE,
-    ROOT,
-    TABLE,
-    Identifier,
-    check_new,
-    from_object_id,
-    identify_namespace,
-    identify_table,
-    is_sound,
-)
+from lance_spark.catalog import name_rules
 from lance_spark.errors import InvalidName
 
 pytestmark = pytest.mark.pure
@@ -32,17 +22,17 @@ pytestmark = pytest.mark.pure
         ("`x`", ("x",)),
         (["a.b", "c"], ("a.b", "c")),
         (("a",), ("a",)),
-        (Identifier(("a", "b")), ("a", "b")),
+        (name_rules.Identifier(("a", "b")), ("a", "b")),
         ("日本.ü", ("日本", "ü")),
         ("a b.c-d", ("a b", "c-d")),
     ],
 )
 def test_a_name_is_typed_with_dots_or_given_in_parts(typed, parts):
-    found = identify_table(typed)
+    found = name_rules.identify_table(typed)
     assert found.parts == parts
-    assert identify_table(str(found)) == found
+    assert name_rules.identify_table(str(found)) == found
     assert found.object_id == "$".join(parts)
-    assert from_object_id(found.object_id) == found
+    assert name_rules.from_object_id(found.object_id) == found
 
 
 @pytest.mark.parametrize(
@@ -77,56 +67,58 @@ def test_a_name_is_typed_with_dots_or_given_in_parts(typed, parts):
 )
 def test_what_can_be_the_name_of_nothing_is_refused(typed, rule):
     with pytest.raises(InvalidName, match=rule):
-        identify_table(typed)
+        name_rules.identify_table(typed)
     if typed not in ("", []):
         with pytest.raises(InvalidName, match=rule):
-            identify_namespace(typed)
+            name_rules.identify_namespace(typed)
 
 
 @pytest.mark.parametrize("part", ["it's", 'a"b', "a`b", "a?b", " a", "a ", "\u3000a", "x" * 247, "日" * 83])
-@pytest.mark.parametrize("kind", [TABLE, NAMESPACE])
+@pytest.mark.parametrize("kind", [name_rules.TABLE, name_rules.NAMESPACE])
 def test_nothing_new_gets_a_name_that_trips_others(part, kind):
-    identifier = identify_table([part])  # what another tool made can be named, so that it can be renamed or dropped
+    identifier = name_rules.identify_table(
+        [part]
+    )  # what another tool made can be named, so that it can be renamed or dropped
     with pytest.raises(InvalidName, match=kind):
-        check_new(identifier, kind)
-    assert not is_sound(identifier.object_id)
+        name_rules.check_new(identifier, kind)
+    assert not name_rules.is_sound(identifier.object_id)
 
 
 @pytest.mark.parametrize(
     "part", ["x" * 246, "日" * 82, "a%b", "a#b", "a*b", "[x]", "a.b", "x.lance", "_", "-", "😀", "A"]
 )
 def test_every_other_name_is_allowed(part):
-    check_new(identify_table([part]), TABLE)
-    assert is_sound(part)
+    name_rules.check_new(name_rules.identify_table([part]), name_rules.TABLE)
+    assert name_rules.is_sound(part)
 
 
 def test_the_length_counts_the_whole_id_in_bytes():
-    fits, too_long = Identifier(("n" * 100, "t" * 145)), Identifier(("n" * 100, "t" * 146))
-    check_new(fits, TABLE)
+    fits, too_long = name_rules.Identifier(("n" * 100, "t" * 145)), name_rules.Identifier(("n" * 100, "t" * 146))
+    name_rules.check_new(fits, name_rules.TABLE)
     assert len(f"12345678_{fits.object_id}".encode()) == 255
     with pytest.raises(InvalidName, match="256 bytes, at most 255 fit"):
-        check_new(too_long, TABLE)
+        name_rules.check_new(too_long, name_rules.TABLE)
 
 
 def test_the_root_is_a_namespace_and_no_table():
-    assert identify_namespace("") == identify_namespace([]) == ROOT
-    assert ROOT.is_root
-    assert ROOT.child("a") == identify_table("a")
-    assert identify_table("a").parent == ROOT
-    assert identify_table("a.b").parent == Identifier(("a",))
-    assert (ROOT.name, ROOT.object_id, str(ROOT)) == ("", "", "")
+    assert name_rules.identify_namespace("") == name_rules.identify_namespace([]) == name_rules.ROOT
+    assert name_rules.ROOT.is_root
+    assert name_rules.ROOT.child("a") == name_rules.identify_table("a")
+    assert name_rules.identify_table("a").parent == name_rules.ROOT
+    assert name_rules.identify_table("a.b").parent == name_rules.Identifier(("a",))
+    assert (name_rules.ROOT.name, name_rules.ROOT.object_id, str(name_rules.ROOT)) == ("", "", "")
 
 
 def test_identifiers_sort_hash_and_pickle():
-    names = [identify_table(name) for name in ("b", "a.b", "a")]
+    names = [name_rules.identify_table(name) for name in ("b", "a.b", "a")]
     assert [str(name) for name in sorted(names)] == ["a", "a.b", "b"]
-    assert len({*names, identify_table("b")}) == 3
+    assert len({*names, name_rules.identify_table("b")}) == 3
     assert pickle.loads(pickle.dumps(names)) == names
 
 
 def test_an_error_shows_no_control_characters():
     with pytest.raises(InvalidName) as caught:
-        identify_table("a\x1b[31m")
+        name_rules.identify_table("a\x1b[31m")
     assert "\x1b" not in str(caught.value)
 
 
@@ -136,5 +128,5 @@ def test_an_error_shows_no_control_characters():
 def test_what_is_shown_can_be_typed(parts):
     if {".", ".."} & set(parts):
         return
-    identifier = identify_table(parts)
-    assert identify_table(str(identifier)) == identifier
+    identifier = name_rules.identify_table(parts)
+    assert name_rules.identify_table(str(identifier)) == identifier

@@ -9,20 +9,12 @@ import pytest
 from support.catalogs import ids_of, make_table, tables
 from support.local_datasets import contents, make_dataset, numbers
 
+from lance_spark import errors
 from lance_spark.catalog import tables as writing
 from lance_spark.catalog.lookup import create_namespace, locate_table, open_catalog, open_table, table_exists
 from lance_spark.catalog.removing import drop_table, rename_table
 from lance_spark.catalog.tables import declare_table
 from lance_spark.core.refs import RefSpec
-from lance_spark.errors import (
-    AlreadyExists,
-    Conflict,
-    InvalidName,
-    InvalidOption,
-    NotFound,
-    SchemaMismatch,
-    StorageFailure,
-)
 from lance_spark.tables.read import pin_read
 from lance_spark.tables.write import begin, finish, give_up, plan_write
 from lance_spark.write import data_files
@@ -88,15 +80,15 @@ def test_a_table_that_is_not_there_is_made_and_one_that_is_there_is_written_to(l
 def test_two_that_make_one_table_are_one_winner_and_one_who_is_told(both):
     for name in NAMES:
         winner = prepare(both, name)
-        with pytest.raises(AlreadyExists, match=f"create table '{name}'.*already") as caught:
+        with pytest.raises(errors.AlreadyExists, match=f"create table '{name}'.*already") as caught:
             prepare(both, name, create_table=True)
         assert "has no data" in caught.value.hint
         late = prepare(both, name, numbers(1, 9))  # joins what the other one has declared
         assert finish(*winner) == 1
-        with pytest.raises(Conflict, match="first"):
+        with pytest.raises(errors.Conflict, match="first"):
             finish(*late)
         assert ids_of(both, name) == [0, 1, 2]
-        with pytest.raises(AlreadyExists) as caught:
+        with pytest.raises(errors.AlreadyExists) as caught:
             prepare(both, name, create_table=True)
         assert "append" in caught.value.hint
         write(both, name, numbers(1, 9))
@@ -108,16 +100,16 @@ def test_a_table_that_somebody_makes_in_the_moment_it_was_missing_is_a_conflict(
 
     def missing(catalog, identifier, doing):
         if doing.startswith("write"):
-            raise NotFound("not yet")
+            raise errors.NotFound("not yet")
         return really(catalog, identifier, doing)
 
     monkeypatch.setattr(writing.lookup, "find_table", missing)
     for name in NAMES:
         make_table(both, name)
-        with pytest.raises(Conflict, match="already") as caught:
+        with pytest.raises(errors.Conflict, match="already") as caught:
             prepare(both, name, numbers(1, 9))
         assert "it will write to that table" in caught.value.hint
-        with pytest.raises(AlreadyExists, match="already"):
+        with pytest.raises(errors.AlreadyExists, match="already"):
             prepare(both, name, create_table=True)
         assert ids_of(both, name) == [0, 1, 2]
 
@@ -137,16 +129,16 @@ def test_a_commit_that_fails_takes_the_name_back_unless_it_had_arrived(both, mon
     commit = data_files.commit
 
     def lost(plan, fragments):
-        raise StorageFailure("no answer")
+        raise errors.StorageFailure("no answer")
 
     def arrived(plan, fragments):
         commit(plan, fragments)
-        raise StorageFailure("no answer")
+        raise errors.StorageFailure("no answer")
 
     for name in NAMES:
         for broken, expected in ((lost, False), (arrived, True)):
             monkeypatch.setattr(data_files, "commit", broken)
-            with pytest.raises(StorageFailure, match="no answer"):
+            with pytest.raises(errors.StorageFailure, match="no answer"):
                 write(both, name)
             assert table_exists(both, name) is expected
         assert ids_of(both, name) == [0, 1, 2]
@@ -157,7 +149,7 @@ def test_a_commit_that_fails_takes_the_name_back_unless_it_had_arrived(both, mon
 def test_a_table_that_is_dropped_while_it_is_written_stays_dropped(both, name):
     job, fragments = prepare(both, name)
     drop_table(both, name)
-    with pytest.raises(Conflict, match="dropped, renamed or deregistered"):
+    with pytest.raises(errors.Conflict, match="dropped, renamed or deregistered"):
         finish(job, fragments)
     assert (tables(both, recursive=True), directories(both)) == ([], [])
 
@@ -171,7 +163,7 @@ def test_a_table_that_is_dropped_in_the_moment_of_the_commit_stays_dropped(both,
         return commit(plan, fragments)
 
     monkeypatch.setattr(data_files, "commit", too_late)
-    with pytest.raises(Conflict, match="dropped, renamed or deregistered"):
+    with pytest.raises(errors.Conflict, match="dropped, renamed or deregistered"):
         write(both, name)
     assert (tables(both, recursive=True), directories(both)) == ([], [])
 
@@ -182,7 +174,7 @@ def test_a_table_that_is_made_anew_while_it_is_written_is_left_alone(both, name)
     drop_table(both, name)
     make_table(both, name, numbers(1, 5))
     other = contents(locate_table(both, name).uri)
-    with pytest.raises(Conflict):
+    with pytest.raises(errors.Conflict):
         finish(job, fragments)
     assert (ids_of(both, name), contents(locate_table(both, name).uri)) == ([5], other)
     assert len(directories(both)) == 1
@@ -198,7 +190,7 @@ def test_a_table_that_is_renamed_while_it_is_written_gets_its_data_under_the_new
 def test_a_table_that_somebody_else_declared_gets_its_data_and_stays_when_that_fails(lake):
     for name in names(lake):
         declare_table(lake, name)
-        with pytest.raises(NotFound, match="has no data yet"):
+        with pytest.raises(errors.NotFound, match="has no data yet"):
             pin_read({"catalog": lake.uri, "catalog_mode": lake.mode, "path": name})
         give_up(*prepare(lake, name))
         assert table_exists(lake, name)
@@ -209,14 +201,14 @@ def test_a_table_that_somebody_else_declared_gets_its_data_and_stays_when_that_f
 @pytest.mark.parametrize(
     ("name", "options", "error", "words"),
     [
-        ("no.t", {}, NotFound, "no namespace 'no'"),
-        ("ns", {}, AlreadyExists, "namespace of that name"),
-        ("t", {"branch": "exp"}, NotFound, "no such table"),
-        ("t", {"branch": "exp", "create_branch": True}, NotFound, "no such table"),
-        ("a$b", {}, InvalidName, "cannot contain"),
-        ("", {}, InvalidName, "empty"),
-        ("t", {"catalog_mode": "v3"}, InvalidOption, "not a mode"),
-        ("t", {"max_rows": 1}, InvalidOption, "max_rows_per_file"),
+        ("no.t", {}, errors.NotFound, "no namespace 'no'"),
+        ("ns", {}, errors.AlreadyExists, "namespace of that name"),
+        ("t", {"branch": "exp"}, errors.NotFound, "no such table"),
+        ("t", {"branch": "exp", "create_branch": True}, errors.NotFound, "no such table"),
+        ("a$b", {}, errors.InvalidName, "cannot contain"),
+        ("", {}, errors.InvalidName, "empty"),
+        ("t", {"catalog_mode": "v3"}, errors.InvalidOption, "not a mode"),
+        ("t", {"max_rows": 1}, errors.InvalidOption, "max_rows_per_file"),
     ],
     ids=str,
 )
@@ -230,7 +222,7 @@ def test_what_cannot_be_written_is_refused_and_changes_nothing(both, name, optio
 
 def test_a_frame_that_no_table_can_have_declares_none(both):
     before = contents(both.uri)
-    with pytest.raises(SchemaMismatch, match="two columns"):
+    with pytest.raises(errors.SchemaMismatch, match="two columns"):
         prepare(both, "t", pa.table([[1], [2]], ["a", "a"]))
     assert contents(both.uri) == before
 
@@ -239,7 +231,7 @@ def test_a_new_table_may_be_asked_for_at_a_path_as_well(tmp_path):
     given = {"path": str(tmp_path / "t.lance"), "create_table": "true"}
     job = begin(plan_write(given, numbers(1).schema, overwrite=False))
     assert finish(job, write_rows(job, numbers(1).to_batches())) == 1
-    with pytest.raises(AlreadyExists, match="A dataset already exists"):
+    with pytest.raises(errors.AlreadyExists, match="A dataset already exists"):
         plan_write(given, numbers(1).schema, overwrite=True)
 
 
@@ -247,18 +239,18 @@ def test_a_misspelt_table_is_looked_for_among_those_of_its_namespace(both):
     for name in ("ns.flights", "other"):
         make_table(both, name)
     given = {"catalog": both.uri, "path": "ns.flight"}
-    with pytest.raises(NotFound, match=r"Cannot open table 'ns\.flight'") as caught:
+    with pytest.raises(errors.NotFound, match=r"Cannot open table 'ns\.flight'") as caught:
         pin_read(given)
     assert "ns.flights" in caught.value.hint
     assert both.uri in caught.value.hint
-    with pytest.raises(NotFound) as caught:
+    with pytest.raises(errors.NotFound) as caught:
         pin_read({**given, "path": "nothing.like.it"})
     assert both.uri in caught.value.hint
 
 
 def test_a_missing_branch_of_a_table_is_named_as_it_is_for_a_path(both):
     make_dataset(declare_table(both, "t").location.uri).create_branch("exp", 1)
-    with pytest.raises(NotFound, match="no branch 'exq'") as caught:
+    with pytest.raises(errors.NotFound, match="no branch 'exq'") as caught:
         pin_read({"catalog": both.uri, "path": "t", "branch": "exq"})
     assert "'exp'" in caught.value.hint
     assert lance.dataset(locate_table(both, "t").uri).count_rows() == 3

@@ -3,22 +3,7 @@
 import pytest
 from support.merge_values import FIELDS, ID, data_file, deletion, fragment, version
 
-from lance_spark.changes.feed_rules import (
-    Commit,
-    FeedColumns,
-    FeedOptions,
-    FeedReading,
-    Piece,
-    Side,
-    StepReader,
-    VersionPieces,
-    arrange,
-    begins_copy,
-    changes_no_rows,
-    in_tasks,
-    track,
-    tracked_to,
-)
+from lance_spark.changes import feed_rules as rules
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import InvalidOption
@@ -28,7 +13,7 @@ from lance_spark.format.versions import ACTION
 
 pytestmark = pytest.mark.pure
 
-COMMIT = Commit(2, 0, "main")
+COMMIT = rules.Commit(2, 0, "main")
 RENAMED = (ID, Field(1, -1, "w", "int64", True, ()))
 RETYPED = (ID, Field(2, -1, "v", "double", True, ()))
 GROWN = (*FIELDS, Field(2, -1, "new", "int64", True, ()))
@@ -40,7 +25,7 @@ def did(operation, **properties):
 
 def pieces(before, after, operation="Update", columns=("id", "v"), fields=FIELDS, own=False):
     transaction = did(operation, **({ACTION: "merge"} if own else {}))
-    return StepReader(fields, columns).forward(before, after, COMMIT, transaction)
+    return rules.StepReader(fields, columns).forward(before, after, COMMIT, transaction)
 
 
 def brief(found):
@@ -98,7 +83,7 @@ def test_a_new_column_is_compared_where_it_has_a_file_and_nothing_is_read_where_
 
 def test_a_dropped_column_has_lost_its_values_although_the_fragments_are_the_same():
     before, after = version([fragment(0)]), version([fragment(0)], number=2, fields=(ID,))
-    steps = StepReader(FIELDS, ("id", "v"))
+    steps = rules.StepReader(FIELDS, ("id", "v"))
     back = steps.back(before, after, COMMIT, did("Project"))
     assert brief(back) == [(0, 0, (1,), False, False)]
     assert back.pieces[0].before.columns == ("id", None)
@@ -118,49 +103,49 @@ def test_a_dropped_column_has_lost_its_values_although_the_fragments_are_the_sam
 )
 def test_a_column_is_found_under_its_name_in_the_neighbouring_version(fields, until, found):
     names = [field.name for field in until]
-    assert tracked_to(fields, track(until, names), names, replaced=False).names == found
+    assert rules.tracked_to(fields, rules.track(until, names), names, replaced=False).names == found
 
 
 def test_a_name_that_another_column_had_is_not_that_column():
     """``v`` was renamed to ``w``, and then there was a new ``v``."""
     until = (ID, Field(1, -1, "w", "int64", True, ()), Field(2, -1, "v", "int64", True, ()))
     names = ["id", "w", "v"]
-    assert tracked_to(FIELDS, track(until, names), names, replaced=False).names == ("id", "v", None)
+    assert rules.tracked_to(FIELDS, rules.track(until, names), names, replaced=False).names == ("id", "v", None)
 
 
 def test_of_a_replaced_table_ids_mean_nothing():
     """Its columns are numbered from 0 on as those before."""
     until = (Field(0, -1, "v", "int64", True, ()), Field(1, -1, "x", "int64", True, ()))
-    assert tracked_to(FIELDS, track(until, ["v", "x"]), ["v", "x"], replaced=True).names == ("v", None)
+    assert rules.tracked_to(FIELDS, rules.track(until, ["v", "x"]), ["v", "x"], replaced=True).names == ("v", None)
 
 
 def test_an_id_that_was_given_again_is_another_column():
     """``v`` was dropped, and ``x`` got its id: what was before ``x`` came has no ``x``."""
     until = (ID, Field(1, -1, "x", "int64", True, ()))
-    between = tracked_to((ID,), track(until, ["id", "x"]), ["id", "x"], replaced=False)
-    assert tracked_to(FIELDS, between, ["id", "x"], replaced=False).names == ("id", None)
+    between = rules.tracked_to((ID,), rules.track(until, ["id", "x"]), ["id", "x"], replaced=False)
+    assert rules.tracked_to(FIELDS, between, ["id", "x"], replaced=False).names == ("id", None)
 
 
 def test_all_fields_inside_a_column_count():
     inner = (ID, Field(1, -1, "s", "struct", True, ()), Field(2, 1, "x", "int64", True, ()))
-    assert track(inner, ["s"]).fields == (frozenset({1, 2}),)
+    assert rules.track(inner, ["s"]).fields == (frozenset({1, 2}),)
 
 
 @pytest.mark.parametrize("operation", ["CreateIndex", "Rewrite", "ReserveFragments", "UpdateConfig", "UpdateBases"])
 def test_operations_that_change_no_rows(operation):
-    assert changes_no_rows(did(operation))
+    assert rules.changes_no_rows(did(operation))
 
 
 @pytest.mark.parametrize("operation", ["Append", "Delete", "Update", "Merge", "Overwrite", "Restore", "Unknown"])
 def test_operations_that_may_change_rows(operation):
-    assert not changes_no_rows(did(operation))
-    assert not changes_no_rows(None)
+    assert not rules.changes_no_rows(did(operation))
+    assert not rules.changes_no_rows(None)
 
 
 def test_the_first_half_of_a_copied_version_is_known():
-    assert begins_copy(did("Overwrite", **{ACTION: "begin"}))
-    assert not begins_copy(did("Overwrite"))
-    assert not begins_copy(None)
+    assert rules.begins_copy(did("Overwrite", **{ACTION: "begin"}))
+    assert not rules.begins_copy(did("Overwrite"))
+    assert not rules.begins_copy(None)
 
 
 def test_row_ids_say_nothing_of_a_replaced_table():
@@ -170,8 +155,8 @@ def test_row_ids_say_nothing_of_a_replaced_table():
 
 
 def piece(number=2, before=0, after=0, rewritten=(), deletes=False, inserts=False, size=10):
-    sides = (None if each is None else Side(PinnedVersion(None, 1), each, None, ()) for each in (before, after))
-    return Piece(Commit(number, 0, "main"), *sides, rewritten, deletes, inserts, size, 5)
+    sides = (None if each is None else rules.Side(PinnedVersion(None, 1), each, None, ()) for each in (before, after))
+    return rules.Piece(rules.Commit(number, 0, "main"), *sides, rewritten, deletes, inserts, size, 5)
 
 
 GONE, CAME, WRITTEN = piece(deletes=True), piece(inserts=True), piece(rewritten=(1,))
@@ -193,24 +178,24 @@ LATER = piece(3, deletes=True)
     ],
 )
 def test_only_what_may_belong_together_is_compared(net, told, direct, to_pair):
-    reading = FeedReading(DatasetLocation("/t"), FeedColumns(None, 0), FeedOptions(net=net))
-    found = arrange(reading, [VersionPieces(tuple(each)) for each in told])
+    reading = rules.FeedReading(DatasetLocation("/t"), rules.FeedColumns(None, 0), rules.FeedOptions(net=net))
+    found = rules.arrange(reading, [rules.VersionPieces(tuple(each)) for each in told])
     assert (list(found.direct), list(found.to_pair)) == (direct, to_pair)
     assert found.rows == 5 * len(to_pair)
 
 
 def test_what_takes_back_several_versions_is_compared_as_a_whole():
-    reading = FeedReading(DatasetLocation("/t"), FeedColumns(None, 0), FeedOptions())
-    assert arrange(reading, [VersionPieces((WRITTEN, WRITTEN), net=True)]).to_pair == (WRITTEN, WRITTEN)
-    assert arrange(reading, [VersionPieces((GONE, GONE), net=True)]).direct == (GONE, GONE)
+    reading = rules.FeedReading(DatasetLocation("/t"), rules.FeedColumns(None, 0), rules.FeedOptions())
+    assert rules.arrange(reading, [rules.VersionPieces((WRITTEN, WRITTEN), net=True)]).to_pair == (WRITTEN, WRITTEN)
+    assert rules.arrange(reading, [rules.VersionPieces((GONE, GONE), net=True)]).direct == (GONE, GONE)
 
 
 def test_tasks_are_filled_by_bytes_in_the_order_of_the_pieces():
     many = [piece(number, size=size) for number, size in enumerate([4, 4, 4, 9, 30, 1, 1])]
-    assert [len(task) for task in in_tasks(many, 10)] == [2, 1, 1, 1, 2]
-    assert [each for task in in_tasks(many, 10) for each in task] == many
-    assert in_tasks([]) == []
-    assert [len(task) for task in in_tasks([piece(size=0)] * 1001)] == [1000, 1]
+    assert [len(task) for task in rules.in_tasks(many, 10)] == [2, 1, 1, 1, 2]
+    assert [each for task in rules.in_tasks(many, 10) for each in task] == many
+    assert rules.in_tasks([]) == []
+    assert [len(task) for task in rules.in_tasks([piece(size=0)] * 1001)] == [1000, 1]
 
 
 @pytest.mark.parametrize(
@@ -218,4 +203,4 @@ def test_tasks_are_filled_by_bytes_in_the_order_of_the_pieces():
 )
 def test_options_that_cannot_be(options):
     with pytest.raises(InvalidOption):
-        FeedOptions(**options)
+        rules.FeedOptions(**options)

@@ -8,18 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.cleanup.sweep_rules import (
-    CANDIDATES,
-    DECIDED,
-    OUTCOMES,
-    SUMS,
-    add_up,
-    in_deletion_order,
-    is_manifest,
-    outcome_rows,
-    sum_up,
-    to_candidates,
-)
+from lance_spark.cleanup import sweep_rules
 
 pytestmark = pytest.mark.pure
 
@@ -41,7 +30,7 @@ def decided(path, size=10, chain=0, kind="data", action="delete", reason="why", 
     }
 
 
-def batches_of(rows, schema=DECIDED, size=2):
+def batches_of(rows, schema=sweep_rules.DECIDED, size=2):
     return iter(pa.Table.from_pylist(rows, schema).to_batches(max_chunksize=size))
 
 
@@ -52,7 +41,7 @@ def test_candidates_are_the_files_that_go_with_their_whole_path_and_branch():
         decided(None, action="keep", verified=None, files=7),
         decided("data/y.lance", action="missing", verified=None),
     ]
-    batches = to_candidates(batches_of(rows), "s3://b/t", NAMES)
+    batches = sweep_rules.to_candidates(batches_of(rows), "s3://b/t", NAMES)
     assert [row for batch in batches for row in batch.to_pylist()] == [
         {
             "path": "s3://b/t/tree/exp/a/data/x.lance",
@@ -65,12 +54,14 @@ def test_candidates_are_the_files_that_go_with_their_whole_path_and_branch():
             **dict.fromkeys(("file", "key", "local"), "tree/exp/a/data/x.lance"),
         }
     ]
-    assert [batch.schema for batch in to_candidates(batches_of(rows[:1]), "/t", NAMES)] == [CANDIDATES]
+    assert [batch.schema for batch in sweep_rules.to_candidates(batches_of(rows[:1]), "/t", NAMES)] == [
+        sweep_rules.CANDIDATES
+    ]
 
 
 def test_manifests_are_told_from_other_candidates():
-    (batch,) = to_candidates(batches_of([decided("m", kind="manifest"), decided("d")]), "/t", NAMES)
-    assert is_manifest(batch).to_pylist() == [True, False]
+    (batch,) = sweep_rules.to_candidates(batches_of([decided("m", kind="manifest"), decided("d")]), "/t", NAMES)
+    assert sweep_rules.is_manifest(batch).to_pylist() == [True, False]
 
 
 def test_the_oldest_manifest_of_each_branch_is_deleted_first_whatever_the_scheme_of_its_name():
@@ -80,12 +71,12 @@ def test_the_oldest_manifest_of_each_branch_is_deleted_first_whatever_the_scheme
     branches = ["main"] * 5 + ["exp/a"] * 3
     rows = [{"file": path, "branch": branch} for path, branch in zip(paths, branches, strict=True)]
     numbers = {path: number for number, path in newer + older}
-    ordered = in_deletion_order(pa.Table.from_pylist(rows, CANDIDATES)).to_pylist()
+    ordered = sweep_rules.in_deletion_order(pa.Table.from_pylist(rows, sweep_rules.CANDIDATES)).to_pylist()
     assert [(row["branch"], numbers[row["file"].removeprefix("tree/exp/a/")]) for row in ordered] == [
         *(("exp/a", number) for number in (1, 3, 12)),
         *(("main", number) for number in (1, 2, 3, 10, 12)),
     ]
-    assert in_deletion_order(CANDIDATES.empty_table()).num_rows == 0
+    assert sweep_rules.in_deletion_order(sweep_rules.CANDIDATES.empty_table()).num_rows == 0
 
 
 ROWS = st.builds(
@@ -103,16 +94,16 @@ ROWS = st.builds(
 
 @given(rows=st.lists(ROWS, max_size=12), cut=st.integers(0, 12))
 def test_sums_of_parts_add_up_to_those_of_the_whole(rows, cut):
-    parts = [batch for part in (rows[:cut], rows[cut:]) for batch in sum_up(batches_of(part), NAMES)]
-    total = add_up(pa.Table.from_batches(parts, SUMS))
-    assert total.schema.equals(SUMS)
+    parts = [batch for part in (rows[:cut], rows[cut:]) for batch in sweep_rules.sum_up(batches_of(part), NAMES)]
+    total = sweep_rules.add_up(pa.Table.from_batches(parts, sweep_rules.SUMS))
+    assert total.schema.equals(sweep_rules.SUMS)
     files, size, paths = Counter(), Counter(), {}
     for row in rows:
         group = row["kind"], NAMES[row["chain"]], row["action"], row["reason"], row["verified"]
         files[group] += row["files"]
         size[group] += row["size"]
         paths[group] = min(paths.get(group, row["path"]), row["path"])
-    groups = [tuple(row[name] for name in SUMS.names[:5]) for row in total.to_pylist()]
+    groups = [tuple(row[name] for name in sweep_rules.SUMS.names[:5]) for row in total.to_pylist()]
     assert len(set(groups)) == len(groups)
     assert {group: row["files"] for group, row in zip(groups, total.to_pylist(), strict=True)} == files
     assert {group: row["bytes"] for group, row in zip(groups, total.to_pylist(), strict=True)} == size
@@ -125,12 +116,12 @@ def candidates(*files):
         {"path": f"/t/{file}", "kind": "data", "size": 10, "branch": "main", "reason": "why", "file": file}
         for file in files
     ]
-    return pa.RecordBatch.from_pylist(rows, CANDIDATES)
+    return pa.RecordBatch.from_pylist(rows, sweep_rules.CANDIDATES)
 
 
 def test_every_candidate_has_one_end_and_what_is_in_none_of_them_became_live():
-    batch = outcome_rows(candidates(*"abcdef"), deleted="ab", gone="c", failed={"d": "AccessDenied"})
-    assert batch.schema.equals(OUTCOMES)
+    batch = sweep_rules.outcome_rows(candidates(*"abcdef"), deleted="ab", gone="c", failed={"d": "AccessDenied"})
+    assert batch.schema.equals(sweep_rules.OUTCOMES)
     ends = {row["outcome"]: (row["reason"], row["files"], row["bytes"], row["example"]) for row in batch.to_pylist()}
     assert ends == {
         "deleted": ("why", 2, 20, "a"),
@@ -141,10 +132,10 @@ def test_every_candidate_has_one_end_and_what_is_in_none_of_them_became_live():
 
 
 def test_outcomes_of_batches_add_up():
-    batches = [outcome_rows(candidates(*files), "abc", (), {}) for files in ("ab", "cx")]
-    rows = add_up(pa.Table.from_batches(batches)).to_pylist()
+    batches = [sweep_rules.outcome_rows(candidates(*files), "abc", (), {}) for files in ("ab", "cx")]
+    rows = sweep_rules.add_up(pa.Table.from_batches(batches)).to_pylist()
     assert [(row["outcome"], row["files"], row["bytes"], row["example"]) for row in rows] == [
         ("kept", 1, 10, "x"),
         ("deleted", 3, 30, "a"),
     ]
-    assert add_up(OUTCOMES.empty_table()).num_rows == 0
+    assert sweep_rules.add_up(sweep_rules.OUTCOMES.empty_table()).num_rows == 0

@@ -9,17 +9,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from support.cleanup_datasets import (
-    age_all,
-    busy,
-    clean,
-    manifest,
-    orphans,
-    overwritten,
-    plan,
-    refused,
-    versions,
-)
+from support import cleanup_datasets
 
 from lance_spark.cleanup import cleanup
 from lance_spark.errors import CorruptData, NotFound, Refused
@@ -46,35 +36,35 @@ WHICH = {
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 @pytest.mark.parametrize(("branch", "version"), WHICH.values(), ids=WHICH)
 def test_a_damaged_manifest_stops_the_run_and_is_named(uri, damage, branch, version):
-    busy(uri)
-    file = manifest(uri, version, branch)
+    cleanup_datasets.busy(uri)
+    file = cleanup_datasets.manifest(uri, version, branch)
     file.write_bytes(damage(file.read_bytes()))
-    problem = refused(uri, CorruptData)
+    problem = cleanup_datasets.refused(uri, CorruptData)
     assert file.name in problem.message or (version == 8 and uri in problem.message)  # pylance opens the latest
 
 
 def test_a_damaged_manifest_of_a_version_that_is_known_to_be_old_is_not_read_and_goes(uri):
     """Better than the reference, in which it blocks every cleanup for ever."""
-    overwritten(uri, 3)
-    manifest(uri, 1).write_bytes(b"")
-    age_all(uri, 30)
-    clean(uri, older_than=timedelta(days=14))
-    assert versions(uri) == [3]
-    assert not orphans(uri)
+    cleanup_datasets.overwritten(uri, 3)
+    cleanup_datasets.manifest(uri, 1).write_bytes(b"")
+    cleanup_datasets.age_all(uri, 30)
+    cleanup_datasets.clean(uri, older_than=timedelta(days=14))
+    assert cleanup_datasets.versions(uri) == [3]
+    assert not cleanup_datasets.orphans(uri)
 
 
 def test_a_manifest_that_holds_another_version_stops_the_run(uri):
-    overwritten(uri, 3)
-    manifest(uri, 3).write_bytes(manifest(uri, 1).read_bytes())
-    refused(uri, CorruptData, r"holds version 1")
+    cleanup_datasets.overwritten(uri, 3)
+    cleanup_datasets.manifest(uri, 3).write_bytes(cleanup_datasets.manifest(uri, 1).read_bytes())
+    cleanup_datasets.refused(uri, CorruptData, r"holds version 1")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff"])
 @pytest.mark.parametrize("ref", ["branches/dev.json", "tags/first.json"])
 def test_a_damaged_ref_stops_the_run(uri, ref, content):
-    busy(uri)
+    cleanup_datasets.busy(uri)
     Path(uri, "_refs", ref).write_bytes(content)
-    refused(uri, CorruptData, r"dev|first")
+    cleanup_datasets.refused(uri, CorruptData, r"dev|first")
 
 
 def varint(number):
@@ -97,12 +87,12 @@ def set_flags(file, reader, writer):
 )
 @pytest.mark.parametrize(("branch", "version"), WHICH.values(), ids=WHICH)
 def test_a_version_with_flags_that_are_not_known_stops_the_run(uri, branch, version, reader, writer):
-    busy(uri)
-    set_flags(manifest(uri, version, branch), reader, writer)
-    problem = refused(uri, (Refused, CorruptData))
+    cleanup_datasets.busy(uri)
+    set_flags(cleanup_datasets.manifest(uri, version, branch), reader, writer)
+    problem = cleanup_datasets.refused(uri, (Refused, CorruptData))
     if version != 8:  # pylance opens the latest, and refuses before we do
         assert isinstance(problem, Refused)
-        assert manifest(uri, version).name in problem.message
+        assert cleanup_datasets.manifest(uri, version).name in problem.message
 
 
 def hide(monkeypatch, hidden):
@@ -128,13 +118,13 @@ def hide(monkeypatch, hidden):
     ids=["everything", "main", "branch", "branch of a branch", "a tagged version"],
 )
 def test_an_empty_listing_and_one_without_what_refs_name_stops_the_run(uri, monkeypatch, hidden):
-    busy(uri)
+    cleanup_datasets.busy(uri)
     hide(monkeypatch, hidden)
-    refused(uri, CorruptData, r"shows no version|which does not exist|was written")
+    cleanup_datasets.refused(uri, CorruptData, r"shows no version|which does not exist|was written")
 
 
 def test_a_listing_without_a_file_of_the_latest_version_stops_the_run(uri, monkeypatch):
-    busy(uri)
+    cleanup_datasets.busy(uri)
     needed = lance.dataset(uri).get_fragments()[0].data_files()[0].path
     listing = cleanup.list_range
 
@@ -143,9 +133,9 @@ def test_a_listing_without_a_file_of_the_latest_version_stops_the_run(uri, monke
             yield batch.filter(pa.array([needed not in path for path in batch["path"].to_pylist()]))
 
     monkeypatch.setattr(cleanup, "list_range", partial)
-    refused(uri, CorruptData, f"missing from the listing of .*, such as data/{needed}")
+    cleanup_datasets.refused(uri, CorruptData, f"missing from the listing of .*, such as data/{needed}")
 
 
 def test_a_dataset_that_is_not_there_stops_the_run(uri):
     with pytest.raises((NotFound, CorruptData)):
-        plan(uri)
+        cleanup_datasets.plan(uri)

@@ -10,18 +10,7 @@ from pathlib import Path
 
 import lance
 import pytest
-from support.cleanup_datasets import (
-    NOW,
-    append,
-    assert_kept,
-    branches,
-    clean,
-    orphans,
-    overwrite,
-    place,
-    reads,
-    versions,
-)
+from support import cleanup_datasets
 from support.kinds import NIGHT
 from support.local_datasets import numbers
 from support.processes import PATIENCE, processes
@@ -54,7 +43,7 @@ def original(tmp_path_factory):
     extend(uri, None, 1)
     lance.dataset(uri).tags.create("early", 2)
     shutil.copytree(uri, f"{uri}.saved")
-    return uri, reads(uri)
+    return uri, cleanup_datasets.reads(uri)
 
 
 @pytest.fixture
@@ -69,16 +58,16 @@ def busy(original):
 def extend(uri, branch, commits):
     """Appends, overwrites, deletions and indexes."""
     for number in range(commits):
-        dataset = lance.dataset(place(uri, branch))
+        dataset = lance.dataset(cleanup_datasets.place(uri, branch))
         start = 10 * dataset.version
         if number % 9 == 4:
             dataset.create_scalar_index("id", "BTREE", replace=True)
         elif number % 4 == 3:
             dataset.delete("id % 5 = 0")
         elif number % 10 == 8:
-            overwrite(uri, start, branch=branch)
+            cleanup_datasets.overwrite(uri, start, branch=branch)
         else:
-            append(uri, start, branch=branch)
+            cleanup_datasets.append(uri, start, branch=branch)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +107,7 @@ def die():
 
 
 def plain_run(uri):
-    clean(uri, older_than=NOW, error_if_tagged_old_versions=False)
+    cleanup_datasets.clean(uri, older_than=cleanup_datasets.NOW, error_if_tagged_old_versions=False)
 
 
 def tell_steps(listener):
@@ -147,10 +136,10 @@ def test_a_killed_cleanup_leaves_whole_versions_and_the_next_run_leaves_nothing_
         # The first steps record the plan; the last ones remove the record.
         step = seed // 2 if seed < 8 else steps - 1 - (seed - 8) // 2 if seed < 16 else chance.randrange(steps)
         assert run_apart(uri, killed_at_step, step) == -signal.SIGKILL
-    assert_kept(uri, before)
+    cleanup_datasets.assert_kept(uri, before)
 
     plain_run(uri)
-    assert_kept(uri, before)
-    assert {branch: versions(uri, branch) for branch in branches(uri)} == LEFT
-    assert orphans(uri) == set()
+    cleanup_datasets.assert_kept(uri, before)
+    assert {branch: cleanup_datasets.versions(uri, branch) for branch in cleanup_datasets.branches(uri)} == LEFT
+    assert cleanup_datasets.orphans(uri) == set()
     assert list(Path(uri, "_cleanup").glob("*/_plan.json")) == []

@@ -2,20 +2,7 @@
 
 import pytest
 
-from lance_spark.clones.base_rules import (
-    FOREIGN,
-    INCOMPLETE,
-    OLD,
-    BaseState,
-    BaseUse,
-    Needed,
-    Relocated,
-    directories,
-    former_roots,
-    likely_places,
-    missing,
-    moved,
-)
+from lance_spark.clones import base_rules
 from lance_spark.format.versions import Root
 
 pytestmark = pytest.mark.pure
@@ -33,32 +20,34 @@ pytestmark = pytest.mark.pure
     ],
 )
 def test_where_files_of_a_base_path_may_be_here(path, is_dataset, places):
-    assert likely_places(path, is_dataset) == places
+    assert base_rules.likely_places(path, is_dataset) == places
 
 
 @pytest.mark.parametrize(
     ("file", "is_there"),
     [
-        (Needed("data/a.lance", 10), True),
-        (Needed("data/a.lance", 0), True),
-        (Needed("data/a.lance", 11), False),
-        (Needed("data/b.lance", 10), True),
-        (Needed("data/c.lance", 0), False),
-        (Needed("_indices/x/", 0), True),
-        (Needed("_indices/y/", 0), False),
+        (base_rules.Needed("data/a.lance", 10), True),
+        (base_rules.Needed("data/a.lance", 0), True),
+        (base_rules.Needed("data/a.lance", 11), False),
+        (base_rules.Needed("data/b.lance", 10), True),
+        (base_rules.Needed("data/c.lance", 0), False),
+        (base_rules.Needed("_indices/x/", 0), True),
+        (base_rules.Needed("_indices/y/", 0), False),
     ],
 )
 def test_a_file_of_that_name_and_size_is_the_file(file, is_there):
     listed = {"data/a.lance": 10, "data/b.lance": None, "_indices/x/page.lance": 1}
-    assert missing([file], listed) == ([] if is_there else [file.path])
+    assert base_rules.missing([file], listed) == ([] if is_there else [file.path])
 
 
 def test_only_directories_with_files_are_listed():
-    assert directories([Needed("data/a", 0), Needed("_deletions/b", 0), Needed("data/c/d", 0)]) == [
+    assert base_rules.directories(
+        [base_rules.Needed("data/a", 0), base_rules.Needed("_deletions/b", 0), base_rules.Needed("data/c/d", 0)]
+    ) == [
         "_deletions",
         "data",
     ]
-    assert directories([Needed("a.lance", 0), Needed("x/y", 0)]) == [""]
+    assert base_rules.directories([base_rules.Needed("a.lance", 0), base_rules.Needed("x/y", 0)]) == [""]
 
 
 @pytest.mark.parametrize(
@@ -66,23 +55,23 @@ def test_only_directories_with_files_are_listed():
     [("/old/t", "/new"), ("/old/t/tree/a", "/new/tree/a"), ("/old/tt", None), ("/old", None)],
 )
 def test_a_uri_below_the_old_root_has_a_counterpart(uri, there):
-    assert moved(uri, "/old/t", "/new") == there
+    assert base_rules.moved(uri, "/old/t", "/new") == there
 
 
 def state(path, found, target):
-    return BaseState("exp", 0, path, found, target=Root(target))
+    return base_rules.BaseState("exp", 0, path, found, target=Root(target))
 
 
 def test_the_former_root_is_told_by_what_is_whole():
     found = [
-        state("/old/t/", OLD, "/new/t"),
-        state("/older/t/tree/a", OLD, "/new/t/tree/a"),
-        state("/half/t", INCOMPLETE, "/new/t"),
-        state("/other/t", FOREIGN, "/new/t"),
-        state("/clone/source", OLD, "/elsewhere"),
-        state("/odd/t/x", OLD, "/new/t/y"),
+        state("/old/t/", base_rules.OLD, "/new/t"),
+        state("/older/t/tree/a", base_rules.OLD, "/new/t/tree/a"),
+        state("/half/t", base_rules.INCOMPLETE, "/new/t"),
+        state("/other/t", base_rules.FOREIGN, "/new/t"),
+        state("/clone/source", base_rules.OLD, "/elsewhere"),
+        state("/odd/t/x", base_rules.OLD, "/new/t/y"),
     ]
-    assert former_roots("/new/t", found) == {"/old/t", "/older/t"}
+    assert base_rules.former_roots("/new/t", found) == {"/old/t", "/older/t"}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +79,7 @@ def test_the_former_root_is_told_by_what_is_whole():
     [("t", True), ("./t", True), ("/t", False), ("file:/t", False), ("s3://b/t", False)],
 )
 def test_a_path_that_counts_from_the_reader(path, relative):
-    assert BaseUse(0, path, is_dataset=True).is_relative == relative
+    assert base_rules.BaseUse(0, path, is_dataset=True).is_relative == relative
 
 
 @pytest.mark.parametrize(
@@ -103,4 +92,4 @@ def test_a_path_that_counts_from_the_reader(path, relative):
     ],
 )
 def test_what_was_done_is_said_in_a_sentence(files, indexes, dry_run, said):
-    assert Relocated(branch="exp", before=2, version=3, files=files, indexes=indexes).told(dry_run) == said
+    assert base_rules.Relocated(branch="exp", before=2, version=3, files=files, indexes=indexes).told(dry_run) == said

@@ -8,18 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.core.layout import (
-    ManifestName,
-    branch_root,
-    deletion_path,
-    is_generated,
-    manifest_names,
-    manifest_paths,
-    read_manifest_name,
-    sorts_newest_first,
-    transaction_path,
-    versions_directory,
-)
+from lance_spark.core import layout
 from lance_spark.errors import CorruptData
 
 pytestmark = pytest.mark.pure
@@ -27,20 +16,20 @@ pytestmark = pytest.mark.pure
 
 @given(st.integers(0, 2**64 - 1))
 def test_the_version_comes_back_from_the_name_of_its_manifest(version):
-    newer, old = manifest_names(version)
+    newer, old = layout.manifest_names(version)
     assert newer == f"{2**64 - 1 - version:020d}.manifest"
-    assert read_manifest_name(newer) == ManifestName(version, detached=False)
-    assert read_manifest_name(f"d{version}.manifest") == ManifestName(version, detached=True)
-    assert sorts_newest_first(newer)
-    assert not sorts_newest_first(f"d{version}.manifest")
+    assert layout.read_manifest_name(newer) == layout.ManifestName(version, detached=False)
+    assert layout.read_manifest_name(f"d{version}.manifest") == layout.ManifestName(version, detached=True)
+    assert layout.sorts_newest_first(newer)
+    assert not layout.sorts_newest_first(f"d{version}.manifest")
     if version < 10**19:
-        assert read_manifest_name(old) == ManifestName(version, detached=False)
-        assert not sorts_newest_first(old)
+        assert layout.read_manifest_name(old) == layout.ManifestName(version, detached=False)
+        assert not layout.sorts_newest_first(old)
 
 
 @given(st.integers(0, 2**64 - 2))
 def test_the_manifest_of_a_newer_version_comes_first_in_a_listing(version):
-    assert manifest_names(version + 1)[0] < manifest_names(version)[0]
+    assert layout.manifest_names(version + 1)[0] < layout.manifest_names(version)[0]
 
 
 @pytest.mark.parametrize(
@@ -64,20 +53,23 @@ def test_the_manifest_of_a_newer_version_comes_first_in_a_listing(version):
     ],
 )
 def test_what_is_no_finished_manifest_has_no_version(name):
-    assert read_manifest_name(name) is None
+    assert layout.read_manifest_name(name) is None
 
 
 def test_a_branch_has_its_files_below_tree():
-    assert (branch_root(None), branch_root("exp/a")) == ("", "tree/exp/a/")
-    assert (versions_directory(None), versions_directory("exp/a")) == ("_versions", "tree/exp/a/_versions")
-    assert transaction_path("exp/a", "0-x.txn") == "tree/exp/a/_transactions/0-x.txn"
-    assert manifest_paths(None, 1) == ("_versions/18446744073709551614.manifest", "_versions/1.manifest")
+    assert (layout.branch_root(None), layout.branch_root("exp/a")) == ("", "tree/exp/a/")
+    assert (layout.versions_directory(None), layout.versions_directory("exp/a")) == (
+        "_versions",
+        "tree/exp/a/_versions",
+    )
+    assert layout.transaction_path("exp/a", "0-x.txn") == "tree/exp/a/_transactions/0-x.txn"
+    assert layout.manifest_paths(None, 1) == ("_versions/18446744073709551614.manifest", "_versions/1.manifest")
 
 
 def test_a_deletion_file_of_an_unknown_type_has_no_name():
-    assert deletion_path(3, 7, 2**63, 1) == "_deletions/3-7-9223372036854775808.bin"
+    assert layout.deletion_path(3, 7, 2**63, 1) == "_deletions/3-7-9223372036854775808.bin"
     with pytest.raises(CorruptData, match="Fragment 3 has a deletion file of the unknown type 2"):
-        deletion_path(3, 7, 1, 2)
+        layout.deletion_path(3, 7, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +96,7 @@ def test_a_deletion_file_of_an_unknown_type_has_no_name():
     ],
 )
 def test_only_names_that_pylance_generated_are_given_once(name, generated):
-    assert is_generated(name) == generated
+    assert layout.is_generated(name) == generated
 
 
 @pytest.mark.parametrize("version", ["legacy", "2.0", "2.1", "2.2"])
@@ -123,8 +115,8 @@ def test_what_pylance_writes_has_the_names_that_are_expected(tmp_path, version):
     )
     names = {directory.name: sorted(path.name for path in directory.iterdir()) for directory in uri.iterdir()}
     assert names["data"]
-    assert all(is_generated(name) for name in names["data"])
-    assert (uri / deletion_path(1, deletion.read_version, deletion.id, 0)).is_file()
+    assert all(layout.is_generated(name) for name in names["data"])
+    assert (uri / layout.deletion_path(1, deletion.read_version, deletion.id, 0)).is_file()
     written = {name for name in names["_versions"] if name != "latest_version_hint.json"}
-    assert written == {manifest_names(entry["version"])[0] for entry in dataset.versions()}
+    assert written == {layout.manifest_names(entry["version"])[0] for entry in dataset.versions()}
     assert all(re.fullmatch(r"\d+-[0-9a-f-]{36}\.txn", name) for name in names["_transactions"])

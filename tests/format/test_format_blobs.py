@@ -5,20 +5,7 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.errors import SchemaMismatch
-from lance_spark.format.blobs import (
-    describes_blobs,
-    descriptions_in,
-    holds_blobs,
-    holds_bytes,
-    is_blob,
-    is_blob_extension,
-    marked,
-    plain_bytes,
-    stored_as,
-    without_places,
-    without_rows,
-    wrapped,
-)
+from lance_spark.format import blobs
 from lance_spark.format.storable import check_new_types
 
 pytestmark = pytest.mark.pure
@@ -51,44 +38,44 @@ def shown(field):
 @pytest.mark.parametrize("key", ["true", "TRUE"])
 def test_a_blob_column_is_known_by_its_mark(key):
     field = pa.field("b", pa.large_binary(), False, {"lance-encoding:blob": key})
-    assert is_blob(field)
-    assert not is_blob_extension(field)
-    assert not is_blob(pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "false"}))
-    assert is_blob(pa.field("b", pa.large_binary(), metadata={"ARROW:extension:name": "lance.blob.v2"}))
-    assert not any(is_blob(pa.field("b", kind)) for kind in (pa.large_binary(), pa.uuid(), pa.int8()))
-    assert plain_bytes(field) == pa.field("b", pa.large_binary(), False)
+    assert blobs.is_blob(field)
+    assert not blobs.is_blob_extension(field)
+    assert not blobs.is_blob(pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "false"}))
+    assert blobs.is_blob(pa.field("b", pa.large_binary(), metadata={"ARROW:extension:name": "lance.blob.v2"}))
+    assert not any(blobs.is_blob(pa.field("b", kind)) for kind in (pa.large_binary(), pa.uuid(), pa.int8()))
+    assert blobs.plain_bytes(field) == pa.field("b", pa.large_binary(), False)
 
 
 def test_only_bytes_may_become_a_blob():
-    assert all(holds_bytes(kind) for kind in (pa.binary(), pa.large_binary(), pa.binary(3), pa.null()))
+    assert all(blobs.holds_bytes(kind) for kind in (pa.binary(), pa.large_binary(), pa.binary(3), pa.null()))
     assert not any(
-        holds_bytes(kind) for kind in (pa.string(), pa.list_(pa.uint8()), pa.struct([("data", pa.binary())]))
+        blobs.holds_bytes(kind) for kind in (pa.string(), pa.list_(pa.uint8()), pa.struct([("data", pa.binary())]))
     )
 
 
 @pytest.mark.parametrize("shape", INSIDE)
 def test_blobs_are_found_and_replaced_at_any_depth(shape):
     made = INSIDE[shape]
-    stored = stored_as(made(BLOB), lambda field: lance.blob_field(field.name))
+    stored = blobs.stored_as(made(BLOB), lambda field: lance.blob_field(field.name))
     assert shown(stored) == shown(made(lance.blob_field("b")))
-    assert all(map(holds_blobs, (stored, made(BLOB))))
-    assert not holds_blobs(made(PLAIN))
-    assert plain_bytes(stored).type == made(PLAIN).type
-    assert shown(marked(made(PLAIN), stored)) == shown(made(BLOB)) == shown(marked(made(PLAIN), made(BLOB)))
-    assert shown(marked(made(PLAIN), made(PLAIN))) == shown(made(PLAIN))
+    assert all(map(blobs.holds_blobs, (stored, made(BLOB))))
+    assert not blobs.holds_blobs(made(PLAIN))
+    assert blobs.plain_bytes(stored).type == made(PLAIN).type
+    assert shown(blobs.marked(made(PLAIN), stored)) == shown(made(BLOB)) == shown(blobs.marked(made(PLAIN), made(BLOB)))
+    assert shown(blobs.marked(made(PLAIN), made(PLAIN))) == shown(made(PLAIN))
 
 
 @pytest.mark.parametrize("shape", INSIDE)
 @pytest.mark.parametrize("start", [0, 1])
 def test_bytes_become_blobs_wherever_they_are(shape, start):
     field = INSIDE[shape](lance.blob_field("b"))
-    values = pa.array(VALUES[shape], plain_bytes(field).type)[start:]
-    made = wrapped(values, field)
+    values = pa.array(VALUES[shape], blobs.plain_bytes(field).type)[start:]
+    made = blobs.wrapped(values, field)
     assert made.type == field.type
     assert str(made.to_pylist()).count("'data': b'x'") == str(values.to_pylist()).count("b'x'")
     assert made.is_null().to_pylist() == values.is_null().to_pylist()
-    assert wrapped(values, plain_bytes(field)) is values
-    assert without_rows(pa.schema([field])).schema.field(0).type == field.type
+    assert blobs.wrapped(values, blobs.plain_bytes(field)) is values
+    assert blobs.without_rows(pa.schema([field])).schema.field(0).type == field.type
 
 
 DESCRIBED = pa.struct([("position", pa.uint64()), ("size", pa.uint64())])
@@ -105,11 +92,11 @@ PLACES = {
 @pytest.mark.parametrize("shape", PLACES)
 def test_rows_that_only_moved_are_equal(shape):
     kind, value = PLACES[shape]
-    one, other = (without_places(pa.array([value(place), None], kind)) for place in (0, 64))
+    one, other = (blobs.without_places(pa.array([value(place), None], kind)) for place in (0, 64))
     assert one.equals(other)
-    assert not one.equals(without_places(pa.array([None, value(0)], kind)))
-    assert describes_blobs(kind)
-    assert sum(len(each) for each in descriptions_in(pa.array([value(0)], kind))) >= 1
+    assert not one.equals(blobs.without_places(pa.array([None, value(0)], kind)))
+    assert blobs.describes_blobs(kind)
+    assert sum(len(each) for each in blobs.descriptions_in(pa.array([value(0)], kind))) >= 1
 
 
 @pytest.mark.parametrize(

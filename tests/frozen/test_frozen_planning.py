@@ -11,28 +11,7 @@ import pytest
 
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import CorruptData, InvalidName, InvalidOption, NotFound, Refused
-from lance_spark.frozen.draw_rules import (
-    DIFFERENCES,
-    NO_GROUP,
-    PLAN_SCHEMA,
-    FrozenDiff,
-    Layout,
-    Lineage,
-    Slice,
-    SplitSize,
-    changed,
-    compare,
-    count,
-    count_slices,
-    count_splits,
-    divide,
-    draw,
-    live_offsets,
-    make_spec,
-    slices,
-    thresholds,
-    unpack,
-)
+from lance_spark.frozen import draw_rules as rules
 
 pytestmark = pytest.mark.pure
 
@@ -42,7 +21,7 @@ PINNED = {"train": [2, 13, 14, 18, 11, 12, 8, 7, 4, 5, 6, 9, 1, 19, 17, 10, 15, 
 
 def drawn(ids, spec, groups=()):
     ids = np.array(ids, np.uint64)
-    return draw(groups, ids, ids.astype(np.int64) * 10, spec)
+    return rules.draw(groups, ids, ids.astype(np.int64) * 10, spec)
 
 
 def summed(batches):
@@ -55,17 +34,17 @@ def summed(batches):
 
 def planned(table, spec, most=10**6):
     """The plan of drawn rows, as the action puts it together."""
-    found = summed(count_splits(iter(table.to_batches())))
-    layout = Layout(
+    found = summed(rules.count_splits(iter(table.to_batches())))
+    layout = rules.Layout(
         tuple(name for name, _ in spec.splits),
-        tuple(slices([found.get(number, 0) for number in range(len(spec.splits))], most)),
+        tuple(rules.slices([found.get(number, 0) for number in range(len(spec.splits))], most)),
     )
-    rows = summed(count_slices(layout, iter(table.to_batches())))
+    rows = summed(rules.count_slices(layout, iter(table.to_batches())))
     layout = replace(layout, rows=tuple(rows.get(number, 0) for number in range(len(layout.slices))))
-    pieces = pa.Table.from_batches(divide(layout, iter(table.to_batches(max_chunksize=90)))).group_by("part")
+    pieces = pa.Table.from_batches(rules.divide(layout, iter(table.to_batches(max_chunksize=90)))).group_by("part")
     parts = []
     for part in pieces.aggregate([("rows", "list")]).sort_by("part").to_pylist():
-        number, own = unpack(part["rows_list"], layout)
+        number, own = rules.unpack(part["rows_list"], layout)
         assert (number, own.num_rows) == (part["part"], layout.rows[number])
         parts.append(layout.ordered(number, own))
     return pa.concat_tables(parts).combine_chunks()
@@ -84,7 +63,7 @@ def planned(table, spec, most=10**6):
     ],
 )
 def test_fractions_are_cut_exactly_as_they_are_written(split, ends):
-    found = thresholds(make_spec("s", split=split).splits)
+    found = rules.thresholds(rules.make_spec("s", split=split).splits)
     assert all(expected in (None, end) for end, expected in zip(found, ends, strict=True))
     assert list(found) == sorted(found)
 
@@ -115,7 +94,7 @@ def test_fractions_are_cut_exactly_as_they_are_written(split, ends):
 )
 def test_calls_that_mean_nothing_are_refused(arguments, error, words):
     with pytest.raises(error, match=words):
-        make_spec(**{"name": "s", **arguments})
+        rules.make_spec(**{"name": "s", **arguments})
 
 
 @pytest.mark.parametrize(
@@ -137,7 +116,7 @@ def test_calls_that_mean_nothing_are_refused(arguments, error, words):
 )
 def test_filters_by_the_clock_or_by_chance_are_refused(filter, name):
     with pytest.raises(InvalidOption, match=f"different rows each time, because of '{name}'"):
-        make_spec("s", filter)
+        rules.make_spec("s", filter)
 
 
 @pytest.mark.parametrize(
@@ -157,25 +136,25 @@ def test_filters_by_the_clock_or_by_chance_are_refused(filter, name):
     ],
 )
 def test_filters_that_only_look_like_that_are_taken(filter):
-    assert make_spec("s", filter).filter == filter
+    assert rules.make_spec("s", filter).filter == filter
 
 
 def test_numbers_of_numpy_are_numbers_and_are_kept_as_plain_ones():
-    spec = make_spec("s", split={"a": np.float64(0.9), "b": np.float32(0.1)}, seed=np.int64(7))
-    assert spec == make_spec("s", split={"a": 0.9, "b": 0.1}, seed=7)
+    spec = rules.make_spec("s", split={"a": np.float64(0.9), "b": np.float32(0.1)}, seed=np.int64(7))
+    assert spec == rules.make_spec("s", split={"a": 0.9, "b": 0.1}, seed=7)
     assert type(spec.seed) is int
 
 
 def test_split_and_order_of_rows_are_pinned():
-    spec = make_spec("s", split=SPLITS, seed=7)
+    spec = rules.make_spec("s", split=SPLITS, seed=7)
     rows = planned(drawn(range(20), spec), spec)
     assert {name: rows.filter(pa.compute.equal(rows["split"], name))["row_id"].to_pylist() for name in SPLITS} == PINNED
-    assert rows.schema == PLAN_SCHEMA
+    assert rows.schema == rules.PLAN_SCHEMA
     assert rows["row_offset"].to_pylist() == [each * 10 for each in rows["row_id"].to_pylist()]
 
 
 def test_the_plan_is_the_same_however_rows_come_and_however_many_are_sorted_at_once():
-    spec = make_spec("s", split=SPLITS, seed=3)
+    spec = rules.make_spec("s", split=SPLITS, seed=3)
     whole = drawn(range(1000), spec)
     shuffled = pa.concat_tables([drawn(range(600, 1000), spec), drawn(range(600), spec)])
     assert planned(whole, spec) == planned(shuffled, spec, most=70).combine_chunks()
@@ -186,9 +165,9 @@ def test_the_plan_is_the_same_however_rows_come_and_however_many_are_sorted_at_o
 
 
 def test_slices_cover_every_place_once():
-    found = list(slices([10, 0, 95], 30))
+    found = list(rules.slices([10, 0, 95], 30))
     assert [part.split for part in found] == [0, 2, 2, 2, 2]
-    assert found[0] == Slice(0, -(2**63), 2**63 - 1)
+    assert found[0] == rules.Slice(0, -(2**63), 2**63 - 1)
     ends = found[1:]
     assert ends[0].first == -(2**63)
     assert ends[-1].last == 2**63 - 1
@@ -196,7 +175,7 @@ def test_slices_cover_every_place_once():
 
 
 def test_groups_never_straddle_splits_and_stay_when_others_come():
-    spec = make_spec("s", split=SPLITS, by="p", seed=1)
+    spec = rules.make_spec("s", split=SPLITS, by="p", seed=1)
     groups = pa.array([f"g{number % 300}" for number in range(3000)])
     first = drawn(range(3000), spec, [groups])
     splits = {}
@@ -207,33 +186,37 @@ def test_groups_never_straddle_splits_and_stay_when_others_come():
 
 
 def test_sizes_are_near_the_fractions():
-    spec = make_spec("s", split=SPLITS, seed=5)
+    spec = rules.make_spec("s", split=SPLITS, seed=5)
     counts = np.bincount(drawn(range(100_000), spec)["split"].to_numpy())
     assert all(abs(found - wanted) < 600 for found, wanted in zip(counts, (80_000, 15_000, 5_000), strict=True))
 
 
 def test_rows_without_a_group_are_told():
-    spec = make_spec("s", by=["a", "b"])
+    spec = rules.make_spec("s", by=["a", "b"])
     groups = [pa.array(["x", None, "y"]), pa.array([1, 2, None])]
-    assert drawn(range(3), spec, groups)["split"].to_pylist() == [0, NO_GROUP, NO_GROUP]
-    assert drawn(range(1), spec, [pa.array([None], pa.string()), pa.array([1])])["split"].to_pylist() == [NO_GROUP]
+    assert drawn(range(3), spec, groups)["split"].to_pylist() == [0, rules.NO_GROUP, rules.NO_GROUP]
+    assert drawn(range(1), spec, [pa.array([None], pa.string()), pa.array([1])])["split"].to_pylist() == [
+        rules.NO_GROUP
+    ]
 
 
 def test_numbers_of_live_rows_skip_deleted_ones():
     physical, deleted = np.array([1, 3, 4, 9]), np.array([0, 2, 5])
-    assert live_offsets(physical, deleted, 100).tolist() == [100, 101, 102, 106]
+    assert rules.live_offsets(physical, deleted, 100).tolist() == [100, 101, 102, 106]
 
 
 def lineage(**changes):
-    spec = make_spec("s", "id > 1", SPLITS, "p", 7, "abc123")
-    sizes = (SplitSize("train", "0.8", 8), SplitSize("val", "0.15", 2), SplitSize("test", "0.05", 0))
-    return Lineage(spec, "/data/t.lance", PinnedVersion("exp", 4, 99), "uuid", False, sizes, "lance_spark 0", **changes)
+    spec = rules.make_spec("s", "id > 1", SPLITS, "p", 7, "abc123")
+    sizes = (rules.SplitSize("train", "0.8", 8), rules.SplitSize("val", "0.15", 2), rules.SplitSize("test", "0.05", 0))
+    return rules.Lineage(
+        spec, "/data/t.lance", PinnedVersion("exp", 4, 99), "uuid", False, sizes, "lance_spark 0", **changes
+    )
 
 
 def test_lineage_comes_back_as_it_was_kept():
-    assert Lineage.from_json(lineage().to_json()) == lineage()
+    assert rules.Lineage.from_json(lineage().to_json()) == lineage()
     with pytest.raises(CorruptData, match="lineage"):
-        Lineage.from_json('{"spec": 1}')
+        rules.Lineage.from_json('{"spec": 1}')
 
 
 def test_ranges_of_splits_follow_one_another():
@@ -260,7 +243,7 @@ def test_ranges_of_splits_follow_one_another():
 def test_another_plan_is_told_by_what_differs(change, names):
     source, identity = change.pop("source", PinnedVersion("exp", 4, 99)), change.pop("identity", "uuid")
     given = {"name": "s", "filter": "id > 1", "split": SPLITS, "by": "p", "seed": 7, **change}
-    assert lineage().differences(make_spec(**given), source, identity) == names
+    assert lineage().differences(rules.make_spec(**given), source, identity) == names
 
 
 def side(**splits):
@@ -270,8 +253,8 @@ def side(**splits):
 
 
 def test_rows_of_two_sets_are_compared():
-    found = compare(side(train=[1, 2, 3], val=[4]), side(train=[2, 4, 5], val=[3]))
-    assert found.schema == DIFFERENCES
+    found = rules.compare(side(train=[1, 2, 3], val=[4]), side(train=[2, 4, 5], val=[3]))
+    assert found.schema == rules.DIFFERENCES
     rows = {(row["row_id_before"] or row["row_id_after"]) - 100: tuple(row.values())[:3] for row in found.to_pylist()}
     assert rows == {
         1: ("removed", "train", None),
@@ -280,18 +263,20 @@ def test_rows_of_two_sets_are_compared():
         4: ("moved", "val", "train"),
         5: ("added", None, "train"),
     }
-    counts = {tuple(row.values())[:3]: row["rows"] for b in count(iter(found.to_batches())) for row in b.to_pylist()}
-    diff = FrozenDiff("a", "b", counts)
+    counts = {
+        tuple(row.values())[:3]: row["rows"] for b in rules.count(iter(found.to_batches())) for row in b.to_pylist()
+    }
+    diff = rules.FrozenDiff("a", "b", counts)
     assert (diff.added, diff.removed, diff.moved, diff.kept) == (1, 1, 2, 1)
-    assert sum(batch.num_rows for batch in changed(iter(found.to_batches()))) == 4
+    assert sum(batch.num_rows for batch in rules.changed(iter(found.to_batches()))) == 4
     assert "1 added, 1 removed, 2 moved, 1 kept" in repr(diff)
 
 
 def test_sets_without_rows_are_compared():
-    assert compare(side(), side()).num_rows == 0
-    assert compare(side(), side(a=[1]))["change"].to_pylist() == ["added"]
+    assert rules.compare(side(), side()).num_rows == 0
+    assert rules.compare(side(), side(a=[1]))["change"].to_pylist() == ["added"]
 
 
 def test_a_key_that_several_rows_share_is_refused():
     with pytest.raises(Refused, match="same key"):
-        compare(side(train=[1, 1]), side(train=[1]))
+        rules.compare(side(train=[1, 1]), side(train=[1]))

@@ -19,27 +19,7 @@ from lance_spark.core.repair_record import (
     read_record,
 )
 from lance_spark.errors import CorruptData
-from lance_spark.fsck.finding_rules import (
-    COUNTED,
-    NEEDED,
-    BranchEvidence,
-    CheckFinding,
-    Inside,
-    Origin,
-    Question,
-    Referred,
-    RestoredRef,
-    TagEvidence,
-    clone_uri,
-    compare,
-    contradiction,
-    mapping,
-    referred_objects,
-    referred_problems,
-    restored_branch,
-    restored_tag,
-    tagged,
-)
+from lance_spark.fsck import finding_rules as rules
 from lance_spark.fsck.repair_rules import (
     DONE,
     LineFacts,
@@ -55,7 +35,7 @@ from lance_spark.fsck.report import CatalogFsckReport, FsckReport, TableCheck, c
 pytestmark = pytest.mark.pure
 
 DATA, DELETION, INDEX, TXN = "data/a.lance", "_deletions/0-1-2.arrow", "_indices/u", "_transactions/1-x.txn"
-QUESTION = Question(frozenset({0}), frozenset({"/lost"}), left_before_ns=100)
+QUESTION = rules.Question(frozenset({0}), frozenset({"/lost"}), left_before_ns=100)
 
 
 def files(*rows):
@@ -71,7 +51,7 @@ def needs(*rows):
     """(chain, key, file, base, size, rows, deleted) as NEEDED of the first version."""
     made = [
         {
-            **dict.fromkeys(NEEDED.names),
+            **dict.fromkeys(rules.NEEDED.names),
             "chain": chain,
             "key": key,
             "local": key,
@@ -85,7 +65,7 @@ def needs(*rows):
         }
         for chain, key, file, base, size, count, deleted in rows
     ]
-    return pa.Table.from_pylist(made, NEEDED)
+    return pa.Table.from_pylist(made, rules.NEEDED)
 
 
 WHOLE = (0, DATA, None, None, 10, 5, None)
@@ -139,9 +119,9 @@ COMPARED = {
 
 @pytest.mark.parametrize(("there", "needed", "expected"), COMPARED.values(), ids=COMPARED)
 def test_files_against_needs(there, needed, expected):
-    found = compare(files(*there), needs(*needed), QUESTION).to_pylist()
-    assert [row["files"] for row in found if row["code"] == COUNTED] == [len(there)]
-    assert [(row["code"], row["path"], row["rows"]) for row in found if row["code"] != COUNTED] == expected
+    found = rules.compare(files(*there), needs(*needed), QUESTION).to_pylist()
+    assert [row["files"] for row in found if row["code"] == rules.COUNTED] == [len(there)]
+    assert [(row["code"], row["path"], row["rows"]) for row in found if row["code"] != rules.COUNTED] == expected
 
 
 def test_a_file_is_opened_once_and_hits_everybody_who_names_it():
@@ -151,9 +131,9 @@ def test_a_file_is_opened_once_and_hits_everybody_who_names_it():
         asked.extend(insides)
         return [(finding_codes.DATA_DAMAGED, "nonsense") for _ in insides]
 
-    found = compare(files((DATA, "data", DATA, 10, 1)), needs(WHOLE, WHOLE), QUESTION, look).to_pylist()
-    assert asked == [Inside(DATA, "data", 5, None)]
-    assert [row["code"] for row in found] == [COUNTED, finding_codes.DATA_DAMAGED, finding_codes.DATA_DAMAGED]
+    found = rules.compare(files((DATA, "data", DATA, 10, 1)), needs(WHOLE, WHOLE), QUESTION, look).to_pylist()
+    assert asked == [rules.Inside(DATA, "data", 5, None)]
+    assert [row["code"] for row in found] == [rules.COUNTED, finding_codes.DATA_DAMAGED, finding_codes.DATA_DAMAGED]
 
 
 def test_what_is_known_to_be_wrong_is_not_opened():
@@ -161,7 +141,7 @@ def test_what_is_known_to_be_wrong_is_not_opened():
         assert not insides
         return []
 
-    compare(files((DATA, "data", DATA, 9, 1)), needs(WHOLE), QUESTION, look)
+    rules.compare(files((DATA, "data", DATA, 9, 1)), needs(WHOLE), QUESTION, look)
 
 
 def test_every_code_has_a_meaning_and_says_what_to_do():
@@ -182,7 +162,7 @@ LOST = SuspectFile(DATA, "data", 10, 5)
 
 
 def finding(code, path=DATA, *refs, files=1):
-    return CheckFinding(code, path, refs or ("main",), files=files)
+    return rules.CheckFinding(code, path, refs or ("main",), files=files)
 
 
 def line(branch=None, version=7, count=2, **facts):
@@ -442,7 +422,7 @@ def up_to(word):
 
 BRANCHES = {
     "nothing at all": (b"", {}, "neither the file"),
-    "its first version": (b"", {"first": Origin(None, 4)}, {"parentBranch": None, "parentVersion": 4}),
+    "its first version": (b"", {"first": rules.Origin(None, 4)}, {"parentBranch": None, "parentVersion": 4}),
     "what is left of the file": (
         up_to('"metadata"'),
         {},
@@ -451,35 +431,35 @@ BRANCHES = {
     "cut off in the number": (TEXT[: TEXT.index('"parentVersion": 4') + 18].encode(), {}, "neither the file"),
     "a wrong parent version": (
         TEXT.replace('"parentVersion": 4', '"parentVersion": 9').encode(),
-        {"first": Origin(None, 4)},
+        {"first": rules.Origin(None, 4)},
         {"parentVersion": 4, "metadata": {"k": "v"}, "createAt": 1700000000},
     ),
     "the identity that children know": (
         b"",
-        {"first": Origin(None, 4), "identities": ("b" * 32,)},
+        {"first": rules.Origin(None, 4), "identities": ("b" * 32,)},
         {"identifier": {"version_mapping": [[4, "b" * 32]]}},
     ),
-    "no identity": (b"", {"first": Origin(None, 4)}, {"identifier": {"version_mapping": [[4, "new"]]}}),
-    "two identities": (b"", {"first": Origin(None, 4), "identities": ("a", "b")}, "different identities"),
+    "no identity": (b"", {"first": rules.Origin(None, 4)}, {"identifier": {"version_mapping": [[4, "new"]]}}),
+    "two identities": (b"", {"first": rules.Origin(None, 4), "identities": ("a", "b")}, "different identities"),
     "ancestors": (
         b"",
-        {"first": Origin("dev", 5), "ancestors": ((4, "a" * 32),)},
+        {"first": rules.Origin("dev", 5), "ancestors": ((4, "a" * 32),)},
         {"parentBranch": "dev", "identifier": {"version_mapping": [[4, "a" * 32], [5, "new"]]}},
     ),
-    "a parent that is not known": (b"", {"first": Origin("dev", 5), "ancestors": None}, "'dev'"),
-    "not an object": (b"[]", {"first": Origin(None, 4)}, {"parentVersion": 4}),
-    "no text": (b"\xff\xfe", {"first": Origin(None, 4)}, {"parentVersion": 4}),
+    "a parent that is not known": (b"", {"first": rules.Origin("dev", 5), "ancestors": None}, "'dev'"),
+    "not an object": (b"[]", {"first": rules.Origin(None, 4)}, {"parentVersion": 4}),
+    "no text": (b"\xff\xfe", {"first": rules.Origin(None, 4)}, {"parentVersion": 4}),
 }
 
 
 @pytest.mark.parametrize(("remains", "facts", "expected"), BRANCHES.values(), ids=BRANCHES)
 def test_the_ref_of_a_branch_from_what_is_known(remains, facts, expected):
-    made = restored_branch(BranchEvidence(remains, **facts), "new")
+    made = rules.restored_branch(rules.BranchEvidence(remains, **facts), "new")
     if isinstance(expected, str):
         assert isinstance(made, str)
         assert expected in made
     else:
-        assert isinstance(made, RestoredRef)
+        assert isinstance(made, rules.RestoredRef)
         content = json.loads(made.content)
         assert {key: content[key] for key in expected} == expected
         assert content.keys() == SOUND.keys()
@@ -497,22 +477,26 @@ TAGS = {
 
 @pytest.mark.parametrize(("text", "target"), TAGS.values(), ids=TAGS)
 def test_what_is_left_of_a_tag(text, target):
-    assert tagged(text.encode()) == target
-    made = restored_tag(TagEvidence(text.encode(), frozenset({("dev", 12)})), 99)
-    assert isinstance(made, RestoredRef) == (target == ("dev", 12))
-    if isinstance(made, RestoredRef):
+    assert rules.tagged(text.encode()) == target
+    made = rules.restored_tag(rules.TagEvidence(text.encode(), frozenset({("dev", 12)})), 99)
+    assert isinstance(made, rules.RestoredRef) == (target == ("dev", 12))
+    if isinstance(made, rules.RestoredRef):
         said = json.loads(made.content)
         assert (said["branch"], said["version"], said["manifestSize"]) == ("dev", 12, 7)
         assert said["createdAt"] == "2026-11-22T17:53:59Z"
 
 
 def test_small_readings():
-    assert mapping(TEXT.encode()) == ((4, "a" * 32),)
-    assert mapping(b"{") == mapping(b'{"identifier": 3}') == ()
-    assert clone_uri(b'{"uri": "/a b", "x"') == "/a b"
-    assert clone_uri(b'{"uri": "/a') is None
-    assert contradiction(Origin(None, 4), None) == contradiction(Origin(None, 4), Origin(None, 4)) == ""
-    assert "main@4" in contradiction(Origin(None, 4), Origin("dev", 5))
+    assert rules.mapping(TEXT.encode()) == ((4, "a" * 32),)
+    assert rules.mapping(b"{") == rules.mapping(b'{"identifier": 3}') == ()
+    assert rules.clone_uri(b'{"uri": "/a b", "x"') == "/a b"
+    assert rules.clone_uri(b'{"uri": "/a') is None
+    assert (
+        rules.contradiction(rules.Origin(None, 4), None)
+        == rules.contradiction(rules.Origin(None, 4), rules.Origin(None, 4))
+        == ""
+    )
+    assert "main@4" in rules.contradiction(rules.Origin(None, 4), rules.Origin("dev", 5))
 
 
 # Reports
@@ -575,23 +559,23 @@ def described(*rows):
 @pytest.mark.parametrize(
     ("row", "found"),
     {
-        "a whole object": ((3, 0, 0, 0, "s3://b/a%20b"), Referred("s3://b/a%20b", 0, 1)),
-        "a range": ((3, 10, 5, 0, "gs://b/k"), Referred("gs://b/k", 15, 1)),
-        "a local file": ((3, 0, 0, 0, "file:///a%20b/c"), Referred("/a b/c", 0, 1)),
-        "below a local base path": ((3, 0, 0, 7, "x/a b"), Referred("/base/x/a b", 0, 1)),
-        "below a base path in a store": ((3, 0, 0, 8, "x/a b?"), Referred("s3://base/p/x/a%20b%3F", 0, 1)),
+        "a whole object": ((3, 0, 0, 0, "s3://b/a%20b"), rules.Referred("s3://b/a%20b", 0, 1)),
+        "a range": ((3, 10, 5, 0, "gs://b/k"), rules.Referred("gs://b/k", 15, 1)),
+        "a local file": ((3, 0, 0, 0, "file:///a%20b/c"), rules.Referred("/a b/c", 0, 1)),
+        "below a local base path": ((3, 0, 0, 7, "x/a b"), rules.Referred("/base/x/a b", 0, 1)),
+        "below a base path in a store": ((3, 0, 0, 8, "x/a b?"), rules.Referred("s3://base/p/x/a%20b%3F", 0, 1)),
         "a base path that is not there": (
             (3, 0, 0, 9, "x"),
-            Referred("x", 0, 1, "The version has no base path 9, below which it is."),
+            rules.Referred("x", 0, 1, "The version has no base path 9, below which it is."),
         ),
         "a signed address": (
             (3, 0, 0, 0, "https://me:secret@host/k?signature=secret"),
-            Referred("https://host/k", 0, 1, "Objects at https: are not looked for."),
+            rules.Referred("https://host/k", 0, 1, "Objects at https: are not looked for."),
         ),
     }.values(),
 )
 def test_what_a_description_refers_to(row, found):
-    assert referred_objects([described(row, None, (0, 0, 6, 0, ""), (1, 0, 6, 1, ""))], BASES) == [found]
+    assert rules.referred_objects([described(row, None, (0, 0, 6, 0, ""), (1, 0, 6, 1, ""))], BASES) == [found]
 
 
 BASES = {7: "/base", 8: "s3://base/p"}
@@ -599,19 +583,19 @@ BASES = {7: "/base", 8: "s3://base/p"}
 
 def test_ranges_of_one_object_are_looked_for_at_once():
     parts = [described((3, 10, 5, 0, "file:///base/x"), (3, 90, 10, 0, "file:///base/x")), described((3, 0, 0, 7, "x"))]
-    assert referred_objects(parts, BASES) == [Referred("/base/x", 100, 3)]
-    assert referred_objects([described(None), pa.array([{"position": 1, "size": 2}])], BASES) == []
+    assert rules.referred_objects(parts, BASES) == [rules.Referred("/base/x", 100, 3)]
+    assert rules.referred_objects([described(None), pa.array([{"position": 1, "size": 2}])], BASES) == []
 
 
 def test_objects_that_are_gone_too_short_or_out_of_reach():
     wanted = [
-        Referred("/a", 0, 1),
-        Referred("/b", 10, 2),
-        Referred("/c", 10, 3),
-        Referred("/d", 0, 4),
-        Referred("e", 0, 5, "No."),
+        rules.Referred("/a", 0, 1),
+        rules.Referred("/b", 10, 2),
+        rules.Referred("/c", 10, 3),
+        rules.Referred("/d", 0, 4),
+        rules.Referred("e", 0, 5, "No."),
     ]
-    found = list(referred_problems(wanted, {"/a": 0, "/b": 10, "/c": 9, "/d": None, "/e": None}))
+    found = list(rules.referred_problems(wanted, {"/a": 0, "/b": 10, "/c": 9, "/d": None, "/e": None}))
     assert [(row["code"], row["path"], row["rows"], row["detail"]) for row in found] == [
         ("object-too-short", "/c", 3, "9 bytes instead of at least 10"),
         ("object-missing", "/d", 4, ""),
@@ -620,6 +604,6 @@ def test_objects_that_are_gone_too_short_or_out_of_reach():
 
 
 def test_of_a_million_lost_objects_a_thousand_are_named():
-    wanted = [Referred(f"/{number}", 0, 2) for number in range(1_500)]
-    found = list(referred_problems(wanted, dict.fromkeys(one.path for one in wanted)))
+    wanted = [rules.Referred(f"/{number}", 0, 2) for number in range(1_500)]
+    found = list(rules.referred_problems(wanted, dict.fromkeys(one.path for one in wanted)))
     assert (len(found), found[-1]["files"], found[-1]["rows"]) == (1_001, 500, 1_000)

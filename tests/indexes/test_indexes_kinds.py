@@ -4,23 +4,12 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.errors import InvalidOption, NotFound, Refused, SchemaMismatch
-from lance_spark.indexes.index_rules import (
-    KINDS,
-    check_settings,
-    check_type,
-    described_kind,
-    find_column,
-    find_kind,
-    least_rows,
-    plan_training,
-    settings_for,
-    settings_of,
-)
+from lance_spark.indexes import index_rules as rules
 
 pytestmark = pytest.mark.pure
 
 SCALARS = {"btree", "bitmap", "zonemap", "bloomfilter"}
-VECTORS = {name for name in KINDS if name.startswith("ivf_")}
+VECTORS = {name for name in rules.KINDS if name.startswith("ivf_")}
 
 
 @pytest.mark.parametrize(
@@ -48,26 +37,26 @@ VECTORS = {name for name in KINDS if name.startswith("ivf_")}
 )
 def test_which_kinds_fit_a_type(type, kinds):
     refused = {}
-    for name, kind in KINDS.items():
+    for name, kind in rules.KINDS.items():
         try:
-            check_type(kind, "x", type)
+            rules.check_type(kind, "x", type)
         except SchemaMismatch as problem:
             refused[name] = problem.hint
-    fitting = KINDS.keys() - refused.keys()
+    fitting = rules.KINDS.keys() - refused.keys()
     assert fitting == kinds
     assert all(kind in hint for hint in refused.values() for kind in kinds)
 
 
 @pytest.mark.parametrize(("name", "found"), [("BTree", "btree"), ("FTS", "inverted"), ("IVF_HNSW_SQ", "ivf_hnsw_sq")])
 def test_names_of_kinds(name, found):
-    assert find_kind(name).name == found
+    assert rules.find_kind(name).name == found
 
 
 def test_an_unknown_kind_is_refused_with_near_names():
     with pytest.raises(InvalidOption, match="'btree'"):
-        find_kind("btrees")
+        rules.find_kind("btrees")
     with pytest.raises(InvalidOption, match="ivf_pq"):
-        find_kind("zzz")
+        rules.find_kind("zzz")
 
 
 @pytest.mark.parametrize(
@@ -75,17 +64,17 @@ def test_an_unknown_kind_is_refused_with_near_names():
     [("BTree", "btree"), ("LabelList", "label_list"), ("ZoneMap", "zonemap"), ("IVF_PQ", "ivf_pq"), ("RTree", None)],
 )
 def test_kinds_as_pylance_describes_them(described, name):
-    kind = described_kind(described)
+    kind = rules.described_kind(described)
     assert (kind.name if kind else None) == name
 
 
 def test_columns_and_fields_of_structs():
     schema = pa.schema([("a", pa.struct([("b", pa.int64())])), ("a.c", pa.int32())])
-    assert find_column(schema, "a.b").type == pa.int64()
-    assert find_column(schema, "a.c").type == pa.int32()
+    assert rules.find_column(schema, "a.b").type == pa.int64()
+    assert rules.find_column(schema, "a.c").type == pa.int32()
     for name in ("b", "a.x", "a.b.c", ""):
         with pytest.raises(NotFound):
-            find_column(schema, name)
+            rules.find_column(schema, name)
 
 
 @pytest.mark.parametrize(
@@ -104,12 +93,12 @@ def test_columns_and_fields_of_structs():
 )
 def test_settings_that_cannot_be(kind, given, why):
     with pytest.raises(InvalidOption, match=why):
-        check_settings(find_kind(kind), given)
+        rules.check_settings(rules.find_kind(kind), given)
 
 
 def test_settings_that_can():
     given = {"metric": "Cosine", "num_partitions": 3, "m": None, "num_segments": 2}
-    assert check_settings(find_kind("ivf_hnsw_sq"), given) == {
+    assert rules.check_settings(rules.find_kind("ivf_hnsw_sq"), given) == {
         "metric": "cosine",
         "num_partitions": 3,
         "num_segments": 2,
@@ -120,16 +109,16 @@ BYTES, FLOATS = pa.list_(pa.uint8(), 8), pa.list_(pa.float32(), 8)
 
 
 def test_bytes_have_their_own_metric():
-    kind = find_kind("ivf_flat")
-    assert settings_for(kind, "h", BYTES, {"num_partitions": 2}) == {"num_partitions": 2, "metric": "hamming"}
-    assert settings_for(kind, "h", BYTES, {"metric": "hamming"}) == {"metric": "hamming"}
-    assert settings_for(kind, "v", FLOATS, {"metric": "dot"}) == {"metric": "dot"}
-    assert settings_for(kind, "v", FLOATS, {}) == {}
-    assert settings_for(find_kind("btree"), "id", pa.int64(), {}) == {}
+    kind = rules.find_kind("ivf_flat")
+    assert rules.settings_for(kind, "h", BYTES, {"num_partitions": 2}) == {"num_partitions": 2, "metric": "hamming"}
+    assert rules.settings_for(kind, "h", BYTES, {"metric": "hamming"}) == {"metric": "hamming"}
+    assert rules.settings_for(kind, "v", FLOATS, {"metric": "dot"}) == {"metric": "dot"}
+    assert rules.settings_for(kind, "v", FLOATS, {}) == {}
+    assert rules.settings_for(rules.find_kind("btree"), "id", pa.int64(), {}) == {}
     with pytest.raises(InvalidOption, match="need the metric hamming, not l2"):
-        settings_for(kind, "h", BYTES, {"metric": "l2"})
+        rules.settings_for(kind, "h", BYTES, {"metric": "l2"})
     with pytest.raises(InvalidOption, match="hamming compares bytes, but column 'v'"):
-        settings_for(kind, "v", FLOATS, {"metric": "hamming"})
+        rules.settings_for(kind, "v", FLOATS, {"metric": "hamming"})
 
 
 @pytest.mark.parametrize(
@@ -159,7 +148,7 @@ def test_bytes_have_their_own_metric():
     ],
 )
 def test_settings_of_an_index_that_is_there(kind, details, settings):
-    assert settings_of(find_kind(kind), details) == settings
+    assert rules.settings_of(rules.find_kind(kind), details) == settings
 
 
 @pytest.mark.parametrize(
@@ -175,7 +164,7 @@ def test_settings_of_an_index_that_is_there(kind, details, settings):
     ],
 )
 def test_a_sample_never_has_more_rows_than_there_are(kind, settings, rows, partitions, rate):
-    training = plan_training(find_kind(kind), settings, 32, rows)
+    training = rules.plan_training(rules.find_kind(kind), settings, 32, rows)
     assert (training.partitions, training.sample_rate) == (partitions, rate)
     assert training.partitions * training.sample_rate <= rows
 
@@ -184,20 +173,20 @@ def test_a_sample_never_has_more_rows_than_there_are(kind, settings, rows, parti
     ("dimension", "given", "parts"), [(32, None, 2), (24, None, 3), (30, 5, 5), (30, None, None), (32, 5, None)]
 )
 def test_parts_of_vectors(dimension, given, parts):
-    kind = find_kind("ivf_pq")
+    kind = rules.find_kind("ivf_pq")
     settings = {} if given is None else {"num_sub_vectors": given}
     if parts is None:
         with pytest.raises(InvalidOption, match="num_sub_vectors"):
-            plan_training(kind, settings, dimension, 10_000)
+            rules.plan_training(kind, settings, dimension, 10_000)
     else:
-        training = plan_training(kind, settings, dimension, 10_000)
+        training = rules.plan_training(kind, settings, dimension, 10_000)
         assert (training.sub_vectors, training.codebook_rate) == (parts, 39)
 
 
 def test_too_few_rows():
-    assert least_rows(find_kind("ivf_pq"), {}) == 512
-    assert least_rows(find_kind("ivf_pq"), {"num_bits": 4}) == 32
+    assert rules.least_rows(rules.find_kind("ivf_pq"), {}) == 512
+    assert rules.least_rows(rules.find_kind("ivf_pq"), {"num_bits": 4}) == 32
     with pytest.raises(Refused, match="512 rows"):
-        plan_training(find_kind("ivf_pq"), {}, 16, 511)
+        rules.plan_training(rules.find_kind("ivf_pq"), {}, 16, 511)
     with pytest.raises(InvalidOption, match="at most 50"):
-        plan_training(find_kind("ivf_sq"), {"num_partitions": 51}, 16, 101)
+        rules.plan_training(rules.find_kind("ivf_sq"), {"num_partitions": 51}, 16, 101)

@@ -6,26 +6,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from lance_spark.catalog import publish_rules as rules
 from lance_spark.catalog.entry_rules import SCHEMA, Entry, Rows, new_rows
 from lance_spark.catalog.lake_rules import KEY, Pin
-from lance_spark.catalog.publish_rules import (
-    PUBLISHED,
-    TAKEN_BACK,
-    EntryChange,
-    Journal,
-    JournalTable,
-    LakeConflict,
-    PublishOutcome,
-    PublishVerdict,
-    TableOutcome,
-    decode_journal,
-    decode_outcome,
-    decode_verdict,
-    journal_name,
-    outcome_name,
-    sequence_of,
-    verdict_name,
-)
 from lance_spark.errors import Conflict, CorruptData
 from lance_spark.lake import manifest_rules
 from lance_spark.lake.manifest_rules import PublishRows, decide, row_changes
@@ -175,7 +158,7 @@ def test_data_counts_as_a_change():
     assert clash.name == "a"
     assert "written on main" in clash.reason
     (clash,) = decide((), rows_of(BASE[1:]), written={"0000_a": "a"}).conflicts
-    assert clash == LakeConflict("a", "changed on the branch, and dropped on main")
+    assert clash == rules.LakeConflict("a", "changed on the branch, and dropped on main")
     assert not decide(dropped, rows_of(BASE), written={"0000_a": "a"}).conflicts
     assert not decide((), rows_of([]), unlisted=["a.lance"], written={"a.lance": "a"}).conflicts
 
@@ -203,36 +186,36 @@ def test_columns_of_others_stay():
 
 # --- What is written down
 
-JOURNAL = Journal(
+JOURNAL = rules.Journal(
     sequence=7,
     id="a1b2c3d4",
     branch="etl/nightly",
     made="2026-11-24T02:00:00+00:00",
-    tables=(JournalTable("ns$c", "0000_c", "lake/etl/nightly-1a2b3c4d", 4, 17),),
-    rows=(EntryChange(None, table("ü")), EntryChange(A, None), EntryChange(B, table("b"))),
+    tables=(rules.JournalTable("ns$c", "0000_c", "lake/etl/nightly-1a2b3c4d", 4, 17),),
+    rows=(rules.EntryChange(None, table("ü")), rules.EntryChange(A, None), rules.EntryChange(B, table("b"))),
     dropped={"0000_a": 4},
     manifest_since=3,
     message="nightly",
 )
-OUTCOME = PublishOutcome(
+OUTCOME = rules.PublishOutcome(
     7,
     "a1b2c3d4",
-    TAKEN_BACK,
-    (TableOutcome("0000_c", 17, 18),),
-    TableOutcome("__manifest", 3, 4),
-    (LakeConflict("a", "b"),),
+    rules.TAKEN_BACK,
+    (rules.TableOutcome("0000_c", 17, 18),),
+    rules.TableOutcome("__manifest", 3, 4),
+    (rules.LakeConflict("a", "b"),),
 )
 
 
 def test_what_is_written_is_read():
-    assert decode_journal(JOURNAL.encode(), "x") == JOURNAL
-    assert decode_outcome(OUTCOME.encode(), "x") == OUTCOME
-    plain = replace(OUTCOME, manifest=None, conflicts=(), outcome=PUBLISHED)
-    assert decode_outcome(plain.encode(), "x") == plain
+    assert rules.decode_journal(JOURNAL.encode(), "x") == JOURNAL
+    assert rules.decode_outcome(OUTCOME.encode(), "x") == OUTCOME
+    plain = replace(OUTCOME, manifest=None, conflicts=(), outcome=rules.PUBLISHED)
+    assert rules.decode_outcome(plain.encode(), "x") == plain
     assert plain.is_published
     assert not OUTCOME.is_published
-    verdict = PublishVerdict("a1", TAKEN_BACK, (LakeConflict("a", "b"),))
-    assert decode_verdict(verdict.encode(), "x") == verdict
+    verdict = rules.PublishVerdict("a1", rules.TAKEN_BACK, (rules.LakeConflict("a", "b"),))
+    assert rules.decode_verdict(verdict.encode(), "x") == verdict
     assert JOURNAL.tables[0].name == "ns.c"
 
 
@@ -240,27 +223,27 @@ def test_what_is_written_is_read():
     "content", [b"", b"{", b"[]", b"null", b"{}", b'{"outcome": "maybe", "id": "", "conflicts": []}', b"\xff"]
 )
 def test_what_cannot_be_read_is_damage(content):
-    for decode in (decode_journal, decode_outcome, decode_verdict):
+    for decode in (rules.decode_journal, rules.decode_outcome, rules.decode_verdict):
         with pytest.raises(CorruptData, match=r"0017\.json"):
             decode(content, "0017.json")
 
 
 def test_what_was_taken_back_is_an_error():
-    manifest_rules.check_published(JOURNAL, replace(OUTCOME, outcome=PUBLISHED))
+    manifest_rules.check_published(JOURNAL, replace(OUTCOME, outcome=rules.PUBLISHED))
     with pytest.raises(Conflict, match=r"was taken back: another process.*\n  - a: b") as told:
         manifest_rules.check_published(JOURNAL, OUTCOME)
     assert told.value.hint.startswith("Publish again")
-    many = [LakeConflict(f"t{number}", "x") for number in range(12)]
+    many = [rules.LakeConflict(f"t{number}", "x") for number in range(12)]
     with pytest.raises(Conflict, match="2 more"):
         manifest_rules.check(many)
 
 
 def test_names_sort_newest_first():
-    names = [journal_name(number) for number in (1, 2, 10, 1000)]
+    names = [rules.journal_name(number) for number in (1, 2, 10, 1000)]
     assert names == sorted(names, reverse=True)
-    assert [sequence_of(name) for name in names] == [1, 2, 10, 1000]
-    for other in (verdict_name(1), outcome_name(1), "x.json", "1.json", ".tmp"):
-        assert sequence_of(other) is None
+    assert [rules.sequence_of(name) for name in names] == [1, 2, 10, 1000]
+    for other in (rules.verdict_name(1), rules.outcome_name(1), "x.json", "1.json", ".tmp"):
+        assert rules.sequence_of(other) is None
 
 
 def test_a_row_names_the_branch_of_its_table():

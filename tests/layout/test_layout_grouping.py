@@ -6,19 +6,8 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.errors import InvalidOption
+from lance_spark.layout import grouping_rules as rules
 from lance_spark.layout.fact_rules import Bounds, bounds_of
-from lance_spark.layout.grouping_rules import (
-    ALWAYS,
-    AUTO,
-    GROUPING,
-    NEVER,
-    candidates,
-    function_name,
-    grouping_of,
-    is_worthwhile,
-    key_type,
-    parse_grouping,
-)
 from lance_spark.layout.layout_rules import BUCKET, IDENTITY, TRUNCATE, Transform, parse
 from lance_spark.scan.partition_rules import FragmentSize, ScanPartition, ScanRequest, plan_by_key, weights_by_key
 
@@ -71,7 +60,7 @@ ONE_KEY = [
 @pytest.mark.parametrize(("by", "known", "keys"), ONE_KEY)
 def test_functions_with_one_value_in_each_fragment(by, known, keys):
     fragments = [10 * at for at in range(len(known))]
-    found = grouping_of(parse(by, None).partition, STORED, dict(zip(fragments, known, strict=True)), fragments)
+    found = rules.grouping_of(parse(by, None).partition, STORED, dict(zip(fragments, known, strict=True)), fragments)
     assert (None if found is None else [found.keys[each] for each in fragments]) == keys
     if found is not None:
         assert len(found.kinds) == len(found.transforms) == len(keys[0])
@@ -79,13 +68,13 @@ def test_functions_with_one_value_in_each_fragment(by, known, keys):
 
 def test_a_float_with_nan_has_no_facts_and_no_key():
     assert bounds_of(pa.array([float("nan")]), (4,)) is None
-    assert grouping_of(parse("bucket(4, f)", None).partition, STORED, {0: {}}, [0]) is None
-    assert grouping_of(parse("day", None).partition, STORED, {}, []) is None
+    assert rules.grouping_of(parse("bucket(4, f)", None).partition, STORED, {0: {}}, [0]) is None
+    assert rules.grouping_of(parse("day", None).partition, STORED, {}, []) is None
 
 
 def test_only_fragments_of_the_read_count():
     known = {0: facts(day=[1]), 1: facts(day=[1, 2]), 2: {}}
-    found = grouping_of(parse("day", None).partition, STORED, known, [0])
+    found = rules.grouping_of(parse("day", None).partition, STORED, known, [0])
     assert found is not None
     assert found.keys == {0: (1,)}
 
@@ -108,26 +97,27 @@ TYPES = [
 
 @pytest.mark.parametrize(("transform", "kind", "expected"), TYPES)
 def test_types_of_keys(transform, kind, expected):
-    assert key_type(transform, kind) == expected
+    assert rules.key_type(transform, kind) == expected
 
 
 def test_only_columns_of_the_result_that_spark_compares_by_their_bytes_are_keys():
     layout = parse("day, bucket(4, id), c", None)
-    found = candidates(layout, STORED, ["id", "c"], ["id", "day"])
+    found = rules.candidates(layout, STORED, ["id", "c"], ["id", "day"])
     assert [str(each) for each in found] == ["bucket(4, id)"]
-    assert [function_name(each) for each in parse("day, bucket(4, id), truncate(3, c), days(ts)", None).partition] == [
-        "identity", "bucket", "truncate_3", "days"
-    ]  # fmt: skip
+    partition = parse("day, bucket(4, id), truncate(3, c), days(ts)", None).partition
+    assert [rules.function_name(each) for each in partition] == ["identity", "bucket", "truncate_3", "days"]
 
 
-@pytest.mark.parametrize(("given", "expected"), [(None, AUTO), (" Never ", NEVER), ("always", ALWAYS), ("", AUTO)])
+@pytest.mark.parametrize(
+    ("given", "expected"), [(None, rules.AUTO), (" Never ", rules.NEVER), ("always", rules.ALWAYS), ("", rules.AUTO)]
+)
 def test_the_setting(given, expected):
-    assert parse_grouping(given) == expected
+    assert rules.parse_grouping(given) == expected
 
 
 def test_another_setting_is_refused():
-    with pytest.raises(InvalidOption, match=GROUPING):
-        parse_grouping("sometimes")
+    with pytest.raises(InvalidOption, match=rules.GROUPING):
+        rules.parse_grouping("sometimes")
 
 
 MEGABYTE = 2**20
@@ -143,7 +133,7 @@ WORTH = [
 
 @pytest.mark.parametrize(("weights", "cores", "eager", "expected"), WORTH)
 def test_a_key_must_not_be_too_large_for_one_task(weights, cores, eager, expected):
-    assert is_worthwhile(weights, 128 * MEGABYTE, cores, eager) is expected
+    assert rules.is_worthwhile(weights, 128 * MEGABYTE, cores, eager) is expected
 
 
 def size(fragment, rows=1000, stored=8 * MEGABYTE):
@@ -181,4 +171,4 @@ def test_a_large_key_is_divided_and_a_filter_makes_no_partition_more(filtered):
 
 def test_bounds_of_deleted_rows_only_widen():
     wide = Bounds(1, 2, False).joined(Bounds(1, 1, False))
-    assert grouping_of(parse("day", None).partition, STORED, {0: {"day": wide}}, [0]) is None
+    assert rules.grouping_of(parse("day", None).partition, STORED, {0: {"day": wide}}, [0]) is None

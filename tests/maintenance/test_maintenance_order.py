@@ -7,88 +7,65 @@ import pytest
 
 from lance_spark.errors import CorruptData
 from lance_spark.maintenance import policy_rules
-from lance_spark.maintenance.policy_rules import (
-    DONE,
-    FAILED,
-    LEFT,
-    NOTHING,
-    STEPS,
-    STOPPED,
-    WOULD,
-    FsckRule,
-    Memory,
-    Remembered,
-    StepRecord,
-    TableRecord,
-    check_due,
-    in_safe_order,
-    left_first,
-    most_valuable_first,
-    obstacle,
-    read_memory,
-    remember,
-    table_value,
-    value_of,
-    worth_again,
-)
+from lance_spark.maintenance import policy_rules as rules
 
 pytestmark = pytest.mark.pure
 
 MIB = 1024**2
 S = 10**9
-FSCK = StepRecord("fsck")
-CLEANUP = StepRecord("cleanup", freed=100 * MIB)
+FSCK = rules.StepRecord("fsck")
+CLEANUP = rules.StepRecord("cleanup", freed=100 * MIB)
 
 
 def table(name="t", *steps, left=0, uri=""):
-    return TableRecord(name, uri or f"/lake/{name}", steps, left_before=left)
+    return rules.TableRecord(name, uri or f"/lake/{name}", steps, left_before=left)
 
 
 @pytest.mark.parametrize(
     ("less", "more"),
     [
-        (StepRecord("cleanup", freed=1), StepRecord("cleanup", freed=2)),
-        (StepRecord("compaction", "main", fragments=9), StepRecord("compaction", "main", fragments=10)),
-        (StepRecord("indexes", "main", rows=9), StepRecord("indexes", "main", rows=10)),
-        (StepRecord("expiry", refs=1), StepRecord("expiry", refs=2)),
-        (StepRecord("compaction", "main", fragments=100), StepRecord("cleanup", freed=1024 * MIB)),
-        (StepRecord("cleanup", freed=1024 * MIB), StepRecord("compaction", "main", fragments=1000)),
-        (StepRecord("compaction", "main", NOTHING, fragments=3), FSCK),
-        (StepRecord("cleanup", None, STOPPED, freed=9), StepRecord("cleanup", freed=1)),
-        (StepRecord("cleanup", None, FAILED, freed=9), StepRecord("expiry", refs=1)),
+        (rules.StepRecord("cleanup", freed=1), rules.StepRecord("cleanup", freed=2)),
+        (rules.StepRecord("compaction", "main", fragments=9), rules.StepRecord("compaction", "main", fragments=10)),
+        (rules.StepRecord("indexes", "main", rows=9), rules.StepRecord("indexes", "main", rows=10)),
+        (rules.StepRecord("expiry", refs=1), rules.StepRecord("expiry", refs=2)),
+        (rules.StepRecord("compaction", "main", fragments=100), rules.StepRecord("cleanup", freed=1024 * MIB)),
+        (rules.StepRecord("cleanup", freed=1024 * MIB), rules.StepRecord("compaction", "main", fragments=1000)),
+        (rules.StepRecord("compaction", "main", rules.NOTHING, fragments=3), FSCK),
+        (rules.StepRecord("cleanup", None, rules.STOPPED, freed=9), rules.StepRecord("cleanup", freed=1)),
+        (rules.StepRecord("cleanup", None, rules.FAILED, freed=9), rules.StepRecord("expiry", refs=1)),
     ],
 )
 def test_a_step_is_worth_what_it_frees_and_what_it_spares_readers(less, more):
-    assert value_of(less) < value_of(more)
+    assert rules.value_of(less) < rules.value_of(more)
 
 
 def test_bytes_that_are_written_are_no_value():
-    assert value_of(StepRecord("compaction", "main", fragments=2, written=10**15)) == value_of(
-        StepRecord("compaction", "main", fragments=2)
+    assert rules.value_of(rules.StepRecord("compaction", "main", fragments=2, written=10**15)) == rules.value_of(
+        rules.StepRecord("compaction", "main", fragments=2)
     )
 
 
 def test_the_most_valuable_table_is_first_whatever_the_order_of_tables():
     tables = [table("a", CLEANUP), table("b", CLEANUP, FSCK), table("c"), table("d", CLEANUP)]
     for order in itertools.permutations(tables):
-        assert [each.name for each in most_valuable_first(order)] == ["b", "a", "d", "c"]
+        assert [each.name for each in rules.most_valuable_first(order)] == ["b", "a", "d", "c"]
 
 
 def test_what_is_left_again_and_again_comes_up_and_what_is_worth_nothing_does_not():
-    large, small = table("large", CLEANUP), table("small", StepRecord("cleanup", freed=MIB), left=7)
-    assert [each.name for each in most_valuable_first([large, small])] == ["small", "large"]
-    assert table_value(table("idle", left=100)) == 0
-    assert table_value(table("old", CLEANUP, left=10**6)) > table_value(large)
+    large, small = table("large", CLEANUP), table("small", rules.StepRecord("cleanup", freed=MIB), left=7)
+    assert [each.name for each in rules.most_valuable_first([large, small])] == ["small", "large"]
+    assert rules.table_value(table("idle", left=100)) == 0
+    assert rules.table_value(table("old", CLEANUP, left=10**6)) > rules.table_value(large)
 
 
 def test_what_was_left_most_often_is_looked_at_first():
-    memory = Memory({"/a": Remembered(left=1), "/b": Remembered(left=3)})
-    assert left_first({"d": "/d", "c": "/c", "a": "/a", "b": "/b"}, memory) == ["b", "a", "c", "d"]
+    memory = rules.Memory({"/a": rules.Remembered(left=1), "/b": rules.Remembered(left=3)})
+    assert rules.left_first({"d": "/d", "c": "/c", "a": "/a", "b": "/b"}, memory) == ["b", "a", "c", "d"]
 
 
 def test_steps_are_done_in_the_safe_order_and_branches_as_they_come():
-    steps = [StepRecord("cleanup"), *(StepRecord("compaction", name) for name in ("main", "b", "a")), FSCK]
-    assert [(each.step, each.branch) for each in in_safe_order(steps)] == [
+    steps = [rules.StepRecord("cleanup"), *(rules.StepRecord("compaction", name) for name in ("main", "b", "a")), FSCK]
+    assert [(each.step, each.branch) for each in rules.in_safe_order(steps)] == [
         ("fsck", None),
         ("compaction", "main"),
         ("compaction", "b"),
@@ -97,12 +74,12 @@ def test_steps_are_done_in_the_safe_order_and_branches_as_they_come():
     ]
 
 
-SOUND, DAMAGED, NEVER = Remembered(1), Remembered(1, sound=False), Remembered()
-CHECKED = StepRecord("fsck", state=DONE)
-FOUND = StepRecord("fsck", state=STOPPED, why="data/x: missing")
-BROKE = StepRecord("fsck", state=FAILED, error="no answer")
-NOT_DUE = StepRecord("fsck", state=NOTHING)
-FAILED_BEFORE = StepRecord("compaction", "main", FAILED, error="conflict")
+SOUND, DAMAGED, NEVER = rules.Remembered(1), rules.Remembered(1, sound=False), rules.Remembered()
+CHECKED = rules.StepRecord("fsck", state=rules.DONE)
+FOUND = rules.StepRecord("fsck", state=rules.STOPPED, why="data/x: missing")
+BROKE = rules.StepRecord("fsck", state=rules.FAILED, error="no answer")
+NOT_DUE = rules.StepRecord("fsck", state=rules.NOTHING)
+FAILED_BEFORE = rules.StepRecord("compaction", "main", rules.FAILED, error="conflict")
 
 
 @pytest.mark.parametrize("step", ["expiry", "cleanup"])
@@ -124,51 +101,51 @@ FAILED_BEFORE = StepRecord("compaction", "main", FAILED, error="conflict")
     ],
 )
 def test_only_a_sound_table_loses_anything(step, before, remembered, held_back, said):
-    why = obstacle(StepRecord(step), before, remembered, held_back)
+    why = rules.obstacle(rules.StepRecord(step), before, remembered, held_back)
     assert said in why
     assert bool(why) == bool(said)
 
 
-@pytest.mark.parametrize("step", [step for step in STEPS if step not in ("expiry", "cleanup")])
+@pytest.mark.parametrize("step", [step for step in rules.STEPS if step not in ("expiry", "cleanup")])
 def test_what_deletes_nothing_is_never_held_back(step):
-    assert obstacle(StepRecord(step), [FOUND], DAMAGED, "a clone may need it") == ""
+    assert rules.obstacle(rules.StepRecord(step), [FOUND], DAMAGED, "a clone may need it") == ""
 
 
 def test_a_cleanup_looks_again_after_refs_went():
-    assert worth_again(CLEANUP, [StepRecord("expiry", state=DONE)])
-    assert not worth_again(CLEANUP, [StepRecord("expiry", state=NOTHING)])
-    assert not worth_again(StepRecord("compaction", "main"), [StepRecord("expiry", state=DONE)])
+    assert rules.worth_again(CLEANUP, [rules.StepRecord("expiry", state=rules.DONE)])
+    assert not rules.worth_again(CLEANUP, [rules.StepRecord("expiry", state=rules.NOTHING)])
+    assert not rules.worth_again(rules.StepRecord("compaction", "main"), [rules.StepRecord("expiry", state=rules.DONE)])
 
 
 def test_indexes_are_looked_at_again_after_a_compaction_of_their_branch():
-    compacted = [StepRecord("compaction", "main", DONE)]
-    assert worth_again(StepRecord("indexes", "main", NOTHING), compacted)
-    assert not worth_again(StepRecord("indexes", "dev", NOTHING), compacted)
-    assert not worth_again(CLEANUP, compacted)
+    compacted = [rules.StepRecord("compaction", "main", rules.DONE)]
+    assert rules.worth_again(rules.StepRecord("indexes", "main", rules.NOTHING), compacted)
+    assert not rules.worth_again(rules.StepRecord("indexes", "dev", rules.NOTHING), compacted)
+    assert not rules.worth_again(CLEANUP, compacted)
 
 
 @pytest.mark.parametrize(
     ("remembered", "every", "now", "due"),
     [
         (NEVER, "7", 0, True),
-        (Remembered(100), "7", 100, False),
-        (Remembered(100), "7", 100 + 7 * 86_400 - 1, False),
-        (Remembered(100), "7", 100 + 7 * 86_400, True),
-        (Remembered(100, sound=False), "7", 101, True),
-        (Remembered(100), "0", 100, True),
-        (Remembered(500), "7", 100, False),
+        (rules.Remembered(100), "7", 100, False),
+        (rules.Remembered(100), "7", 100 + 7 * 86_400 - 1, False),
+        (rules.Remembered(100), "7", 100 + 7 * 86_400, True),
+        (rules.Remembered(100, sound=False), "7", 101, True),
+        (rules.Remembered(100), "0", 100, True),
+        (rules.Remembered(500), "7", 100, False),
     ],
 )
 def test_a_check_is_due_now_and_then_and_until_the_table_is_sound(remembered, every, now, due):
-    assert bool(check_due(remembered, FsckRule(timedelta(days=int(every))), now * S)) == due
+    assert bool(rules.check_due(remembered, rules.FsckRule(timedelta(days=int(every))), now * S)) == due
 
 
 def test_runs_remember_checks_and_what_was_left():
-    before = Memory({"/a": Remembered(5, True, 2), "/b": Remembered(6), "/gone": Remembered(7)})
-    after = remember(
+    before = rules.Memory({"/a": rules.Remembered(5, True, 2), "/b": rules.Remembered(6), "/gone": rules.Remembered(7)})
+    after = rules.remember(
         before,
         [
-            table("a", NOT_DUE, StepRecord("cleanup", state=LEFT), uri="/a"),
+            table("a", NOT_DUE, rules.StepRecord("cleanup", state=rules.LEFT), uri="/a"),
             table("b", FOUND, uri="/b"),
             table("c", CHECKED, uri="/c"),
             table("d", BROKE, uri="/d"),
@@ -176,24 +153,25 @@ def test_runs_remember_checks_and_what_was_left():
         99 * S,
     )
     assert after.tables == {
-        "/a": Remembered(5, True, 3),
-        "/b": Remembered(99, False, 0),
-        "/c": Remembered(99, True, 0),
-        "/d": Remembered(None, True, 0),
-        "/gone": Remembered(7),
+        "/a": rules.Remembered(5, True, 3),
+        "/b": rules.Remembered(99, False, 0),
+        "/c": rules.Remembered(99, True, 0),
+        "/d": rules.Remembered(None, True, 0),
+        "/gone": rules.Remembered(7),
     }
-    assert read_memory(after.to_json()) == after
+    assert rules.read_memory(after.to_json()) == after
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": 2, "tables": {}}', '{"format": 1, "tables": {"a": {}}}'])
 def test_a_state_that_cannot_be_understood_says_what_to_do(text):
     with pytest.raises(CorruptData) as error:
-        read_memory(text)
+        rules.read_memory(text)
     assert "Delete the file" in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("sources", "least", "state"), [(0, 1, NOTHING), (7, 8, NOTHING), (8, 8, WOULD), (2, 1, WOULD)]
+    ("sources", "least", "state"),
+    [(0, 1, rules.NOTHING), (7, 8, rules.NOTHING), (8, 8, rules.WOULD), (2, 1, rules.WOULD)],
 )
 def test_few_small_fragments_are_left_alone(sources, least, state):
     assert policy_rules.compaction(None, sources, 1, 10, least).state == state
@@ -213,9 +191,9 @@ def test_few_small_fragments_are_left_alone(sources, least, state):
 )
 def test_indexes_that_lack_little_are_left_alone(stale, least, percent, rows):
     record = policy_rules.indexes("dev", stale, 100, least, percent)
-    assert (record.rows, record.state) == (rows, WOULD if rows else NOTHING)
+    assert (record.rows, record.state) == (rows, rules.WOULD if rows else rules.NOTHING)
 
 
 def test_a_step_that_was_not_done_did_nothing():
-    planned = StepRecord("cleanup", why="3 files", files=3, freed=10, written=4)
-    assert planned.undone(LEFT) == StepRecord("cleanup", None, LEFT, "3 files")
+    planned = rules.StepRecord("cleanup", why="3 files", files=3, freed=10, written=4)
+    assert planned.undone(rules.LEFT) == rules.StepRecord("cleanup", None, rules.LEFT, "3 files")

@@ -6,18 +6,7 @@ import pytest
 
 from lance_spark.cleanup.retention_rules import CleanupPolicy, VersionRule
 from lance_spark.errors import InvalidOption, NotFound
-from lance_spark.maintenance.policy_rules import (
-    STEPS,
-    CompactionRule,
-    FsckRule,
-    IndexRule,
-    MaintenancePolicy,
-    check_only_table,
-    check_tables,
-    maintenance_policy,
-    parse_maintenance,
-    unused_branches,
-)
+from lance_spark.maintenance import policy_rules
 
 pytestmark = pytest.mark.pure
 
@@ -63,28 +52,28 @@ every = "1d"
 
 @pytest.fixture(scope="module")
 def policy():
-    return parse_maintenance(POLICY)
+    return policy_rules.parse_maintenance(POLICY)
 
 
 @pytest.mark.parametrize(
     ("table", "branch", "rule", "skipped"),
     [
-        ("t", None, CompactionRule(500, small_fragments=4), {"indexes"}),
-        ("t", "dev", CompactionRule(500, small_fragments=2), {"indexes"}),
-        ("t", "exp/a", CompactionRule(500, small_fragments=4), {"indexes", "compaction"}),
-        ("ns1.t", None, CompactionRule(900, small_fragments=4), {"indexes", "expiry"}),
-        ("ns1.t", "dev", CompactionRule(100, small_fragments=2), {"indexes", "expiry"}),
-        ("ns1.t", "exp/a", CompactionRule(900, small_fragments=4), {"indexes", "expiry", "compaction"}),
+        ("t", None, policy_rules.CompactionRule(500, small_fragments=4), {"indexes"}),
+        ("t", "dev", policy_rules.CompactionRule(500, small_fragments=2), {"indexes"}),
+        ("t", "exp/a", policy_rules.CompactionRule(500, small_fragments=4), {"indexes", "compaction"}),
+        ("ns1.t", None, policy_rules.CompactionRule(900, small_fragments=4), {"indexes", "expiry"}),
+        ("ns1.t", "dev", policy_rules.CompactionRule(100, small_fragments=2), {"indexes", "expiry"}),
+        ("ns1.t", "exp/a", policy_rules.CompactionRule(900, small_fragments=4), {"indexes", "expiry", "compaction"}),
     ],
 )
 def test_tables_say_more_than_everything_and_branches_more_than_tables(policy, table, branch, rule, skipped):
     rules = policy.for_table(table).for_branch(branch)
-    assert (rules.compaction, rules.skip, rules.indexes) == (rule, skipped, IndexRule())
+    assert (rules.compaction, rules.skip, rules.indexes) == (rule, skipped, policy_rules.IndexRule())
 
 
 def test_the_rules_of_whole_tables(policy):
-    assert policy.for_table("t").fsck == FsckRule(timedelta(days=3))
-    assert policy.for_table("ns1.t").fsck == FsckRule(timedelta(days=3), deep=True)
+    assert policy.for_table("t").fsck == policy_rules.FsckRule(timedelta(days=3))
+    assert policy.for_table("ns1.t").fsck == policy_rules.FsckRule(timedelta(days=3), deep=True)
     assert policy.for_table("t").cleanup == CleanupPolicy(timedelta(days=7), retain_versions=2)
     assert policy.for_table("ns1.t").cleanup == CleanupPolicy(timedelta(days=1), retain_versions=2)
     assert policy.for_table("ns1.t").expiry.warn == timedelta(days=7)
@@ -95,15 +84,17 @@ def test_the_first_pattern_that_matches_counts(policy):
 
 
 def test_without_a_word_every_step_is_done_with_its_defaults():
-    plain = MaintenancePolicy().for_table("t")
-    assert plain.for_branch("exp").compaction == CompactionRule()
-    assert (plain.skip, plain.cleanup, plain.fsck) == (frozenset(), CleanupPolicy(), FsckRule())
-    assert maintenance_policy({}) == MaintenancePolicy()
+    plain = policy_rules.MaintenancePolicy().for_table("t")
+    assert plain.for_branch("exp").compaction == policy_rules.CompactionRule()
+    assert (plain.skip, plain.cleanup, plain.fsck) == (frozenset(), CleanupPolicy(), policy_rules.FsckRule())
+    assert policy_rules.maintenance_policy({}) == policy_rules.MaintenancePolicy()
 
 
 def test_a_dictionary_has_the_words_of_the_file():
     cleanup = {"branches": {"exp/*": {"retain_versions": 1}}}
-    made = maintenance_policy({"compaction": {"target_rows": 7}, "cleanup": cleanup, "expiry": {"warn": "1d"}})
+    made = policy_rules.maintenance_policy(
+        {"compaction": {"target_rows": 7}, "cleanup": cleanup, "expiry": {"warn": "1d"}}
+    )
     table = made.for_table("t")
     assert table.for_branch(None).compaction.target_rows == 7
     assert table.cleanup.branches == {"exp/*": VersionRule(retain_versions=1)}
@@ -139,14 +130,14 @@ def test_a_dictionary_has_the_words_of_the_file():
 )
 def test_every_word_is_checked_before_anything_is_done(text, named):
     with pytest.raises(InvalidOption) as error:
-        parse_maintenance(text)
+        policy_rules.parse_maintenance(text)
     assert named in str(error.value)
 
 
 def test_the_steps_are_in_the_order_that_is_safe():
-    assert STEPS.index("fsck") == 0
-    assert STEPS.index("cleanup") == len(STEPS) - 1
-    assert STEPS.index("expiry") < STEPS.index("cleanup")
+    assert policy_rules.STEPS.index("fsck") == 0
+    assert policy_rules.STEPS.index("cleanup") == len(policy_rules.STEPS) - 1
+    assert policy_rules.STEPS.index("expiry") < policy_rules.STEPS.index("cleanup")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +152,7 @@ def test_the_steps_are_in_the_order_that_is_safe():
     ],
 )
 def test_the_longer_window_for_taking_back_counts(cleanup, expiry, files_of_branches, versions):
-    policy = maintenance_policy({"cleanup": cleanup, "expiry": expiry}).for_table("a")
+    policy = policy_rules.maintenance_policy({"cleanup": cleanup, "expiry": expiry}).for_table("a")
     assert policy.expiry.undo_window == timedelta(days=files_of_branches)
     assert policy.kept_for_undo.undo_window == timedelta(days=versions)
 
@@ -181,15 +172,15 @@ def test_the_longer_window_for_taking_back_counts(cleanup, expiry, files_of_bran
     ],
 )
 def test_a_name_that_applies_to_no_table_is_an_error_and_a_pattern_a_note(patterns, tables, said):
-    policy = maintenance_policy({"tables": {pattern: {"skip": ["cleanup"]} for pattern in patterns}})
+    policy = policy_rules.maintenance_policy({"tables": {pattern: {"skip": ["cleanup"]} for pattern in patterns}})
     if isinstance(said, str):
         with pytest.raises(NotFound) as error:
-            check_tables(policy, tables)
+            policy_rules.check_tables(policy, tables)
         assert said in error.value.message
         assert "Nothing was done." in error.value.message
         assert error.value.hint
         return
-    notes = check_tables(policy, tables)
+    notes = policy_rules.check_tables(policy, tables)
     assert len(notes) == len(said)
     assert all(note.startswith(start) for note, start in zip(notes, said, strict=True))
 
@@ -207,23 +198,23 @@ def test_a_name_that_applies_to_no_table_is_an_error_and_a_pattern_a_note(patter
     ],
 )
 def test_a_single_dataset_does_not_lose_the_rules_of_its_table_in_silence(patterns, name, said):
-    policy = maintenance_policy({"tables": {pattern: {"skip": ["cleanup"]} for pattern in patterns}})
+    policy = policy_rules.maintenance_policy({"tables": {pattern: {"skip": ["cleanup"]} for pattern in patterns}})
     if isinstance(said, str):
         with pytest.raises(NotFound, match=said):
-            check_only_table(policy, name)
+            policy_rules.check_only_table(policy, name)
         return
-    assert check_only_table(policy, name) == said
+    assert policy_rules.check_only_table(policy, name) == said
 
 
 def test_rules_for_branches_that_no_table_has_are_told():
-    policy = maintenance_policy(
+    policy = policy_rules.maintenance_policy(
         {
             "cleanup": {"branches": {"archiv": {"retain_versions": 9}, "exp/*": {"older_than": "1d"}}},
             "branches": {"exp/*": {"skip": ["indexes"]}, "exp/a": {"skip": []}},
             "tables": {"b": {"branches": {"dev": {"skip": []}}}, "none.*": {"branches": {"x": {"skip": []}}}},
         }
     )
-    notes = unused_branches(policy, {"a": {"main", "exp/a", "archive"}, "b": {"main", "exp/b"}})
+    notes = policy_rules.unused_branches(policy, {"a": {"main", "exp/a", "archive"}, "b": {"main", "exp/b"}})
     assert notes == [
         "the policy's rule for branch 'exp/a' never applies: 'exp/*' before it matches first",
         "the policy's rule for branch 'archiv' matches no branch",

@@ -9,25 +9,7 @@ from lance_spark.format.blobs import BLOB_KEY
 from lance_spark.format.contents import Field
 from lance_spark.format.operations import Step, Steps
 from lance_spark.format.versions import read_computed, write_computed
-from lance_spark.merge.cell_rules import (
-    NOWHERE,
-    CellColumn,
-    CellRule,
-    Cells,
-    Computed,
-    Emptied,
-    Form,
-    Inner,
-    NumberedRows,
-    aligned,
-    cell_columns,
-    decide_cells,
-    differs,
-    find_ids,
-    find_keys,
-    reads_of,
-    told,
-)
+from lance_spark.merge import cell_rules as rules
 
 pytestmark = pytest.mark.pure
 
@@ -41,9 +23,9 @@ KINDS = {
     "bytes": (pa.binary(), b"\0", b"\1", b""),
     "truths": (pa.bool_(), True, False, None),
 }
-X = CellColumn("x", "x", "x", "x", True, Form.VALUES, frozenset({1}))
-C = CellColumn("c", None, None, "c", True, Form.VALUES, frozenset({2}))
-NOTHING = CellRule({}, {})
+X = rules.CellColumn("x", "x", "x", "x", True, rules.Form.VALUES, frozenset({1}))
+C = rules.CellColumn("c", None, None, "c", True, rules.Form.VALUES, frozenset({2}))
+NOTHING = rules.CellRule({}, {})
 CLASH = "clash"
 
 
@@ -77,7 +59,9 @@ def test_a_cell_comes_from_the_side_that_changed_it(kind, base, ours, theirs, wa
 
     if wanted == CLASH and len({str(None if at is None else values[at]) for at in (base, ours, theirs)}) < 3:
         return  # the kind has too few values for three different ones
-    decided = decide_cells([X], [0], Cells({0: column(base)}, {0: column(ours)}, {0: column(theirs)}, 2), NOTHING)
+    decided = rules.decide_cells(
+        [X], [0], rules.Cells({0: column(base)}, {0: column(ours)}, {0: column(theirs)}, 2), NOTHING
+    )
     assert decided.clashes[0].tolist() == [False, wanted == CLASH]
     if wanted != CLASH:
         assert plain(decided.values[0]) == plain(column(wanted))
@@ -96,31 +80,31 @@ def test_a_cell_comes_from_the_side_that_changed_it(kind, base, ours, theirs, wa
 def test_a_computed_value_stays_only_if_nothing_changed_what_it_was_computed_from(reads, changed, wanted, emptied):
     x = pa.array([1], pa.int64())
     ours = pa.array([2 if changed else 1], pa.int64())
-    cells = Cells({0: x}, {0: ours}, {0: x, 1: pa.array([7], pa.int64())}, 1)
-    decided = decide_cells([X, C], [0, 1], cells, CellRule({}, {1: frozenset(reads)}))
+    cells = rules.Cells({0: x}, {0: ours}, {0: x, 1: pa.array([7], pa.int64())}, 1)
+    decided = rules.decide_cells([X, C], [0, 1], cells, rules.CellRule({}, {1: frozenset(reads)}))
     assert decided.values[1].to_pylist() == [wanted]
     assert decided.emptied_theirs[1].sum() == emptied
     assert decided.values[0].to_pylist() == ours.to_pylist()
-    mirrored = Cells({0: x}, {0: x, 1: pa.array([7], pa.int64())}, {0: ours}, 1)
-    other = decide_cells([X, C], [0, 1], mirrored, CellRule({1: frozenset(reads)}, {}))
+    mirrored = rules.Cells({0: x}, {0: x, 1: pa.array([7], pa.int64())}, {0: ours}, 1)
+    other = rules.decide_cells([X, C], [0, 1], mirrored, rules.CellRule({1: frozenset(reads)}, {}))
     assert other.values[1].to_pylist() == [wanted]
     assert other.emptied_ours[1].sum() == emptied
 
 
 def test_a_value_that_both_sides_have_is_never_left_out():
     one, two = pa.array([1], pa.int64()), pa.array([2], pa.int64())
-    cells = Cells({0: one, 1: one}, {0: two, 1: two}, {0: one, 1: two}, 1)
-    decided = decide_cells([X, X._replace(name="y")], [0, 1], cells, CellRule({}, {1: frozenset({0})}))
+    cells = rules.Cells({0: one, 1: one}, {0: two, 1: two}, {0: one, 1: two}, 1)
+    decided = rules.decide_cells([X, X._replace(name="y")], [0, 1], cells, rules.CellRule({}, {1: frozenset({0})}))
     assert decided.values[1].to_pylist() == [2]
     assert not decided.emptied_theirs[1].any()
 
 
 def test_a_home_needs_a_file_only_for_values_that_it_does_not_have():
     values = pa.array([1, None])
-    assert not differs(values, pa.array([1, None]))
-    assert differs(values, pa.array([1, 2]))
-    assert differs(values, None)
-    assert not differs(pa.nulls(2, pa.int64()), None)
+    assert not rules.differs(values, pa.array([1, None]))
+    assert rules.differs(values, pa.array([1, 2]))
+    assert rules.differs(values, None)
+    assert not rules.differs(pa.nulls(2, pa.int64()), None)
 
 
 # --- Which rows are the same
@@ -131,28 +115,31 @@ def rows(*numbers):
 
 
 def test_rows_are_found_by_their_ids():
-    candidates = [NumberedRows(3, rows(9, 4, 5), rows(1)), NumberedRows(5, rows(4, 20), rows())]
-    assert find_ids(rows(4, 5, 6), candidates).tolist() == [5 << 32, (3 << 32) + 2, NOWHERE]
-    assert find_ids(rows(), candidates).tolist() == []
-    assert find_ids(rows(1), []).tolist() == [NOWHERE]
+    candidates = [rules.NumberedRows(3, rows(9, 4, 5), rows(1)), rules.NumberedRows(5, rows(4, 20), rows())]
+    assert rules.find_ids(rows(4, 5, 6), candidates).tolist() == [5 << 32, (3 << 32) + 2, rules.NOWHERE]
+    assert rules.find_ids(rows(), candidates).tolist() == []
+    assert rules.find_ids(rows(1), []).tolist() == [rules.NOWHERE]
 
 
 def test_an_id_in_two_places_proves_nothing():
-    assert find_ids(rows(4), [NumberedRows(3, rows(4), rows()), NumberedRows(5, rows(4), rows())]) is None
-    assert find_ids(rows(4), [NumberedRows(3, rows(4, 4), rows())]) is None
+    assert (
+        rules.find_ids(rows(4), [rules.NumberedRows(3, rows(4), rows()), rules.NumberedRows(5, rows(4), rows())])
+        is None
+    )
+    assert rules.find_ids(rows(4), [rules.NumberedRows(3, rows(4, 4), rows())]) is None
 
 
 def test_rows_are_found_by_their_keys():
     wanted = pa.table({"a": [1, 2, None], "b": ["x", "y", "z"]})
     there = pa.table({"a": [2, 1, None, 9], "b": ["y", "y", "z", "z"], "address": [70, 71, 72, 73]})
-    assert find_keys(wanted, there, ["a", "b"]).tolist() == [NOWHERE, 70, NOWHERE]
-    assert find_keys(wanted, there.slice(0, 0), ["a", "b"]).tolist() == [NOWHERE] * 3
+    assert rules.find_keys(wanted, there, ["a", "b"]).tolist() == [rules.NOWHERE, 70, rules.NOWHERE]
+    assert rules.find_keys(wanted, there.slice(0, 0), ["a", "b"]).tolist() == [rules.NOWHERE] * 3
 
 
 def test_a_key_that_occurs_twice_proves_nothing():
     one, two = pa.table({"a": [1], "address": [5]}), pa.table({"a": [1, 1], "address": [5, 6]})
-    assert find_keys(pa.table({"a": [1]}), two, ["a"]) is None
-    assert find_keys(pa.table({"a": [1, 1]}), one, ["a"]) is None
+    assert rules.find_keys(pa.table({"a": [1]}), two, ["a"]) is None
+    assert rules.find_keys(pa.table({"a": [1, 1]}), one, ["a"]) is None
 
 
 # --- Structs whose fields changed
@@ -168,7 +155,7 @@ def struct(number, name, *inside, of=-1, kind="int64", blob=False):
 def column(base, ours, theirs):
     versions = (version([], fields=fields) for fields in (base, ours, theirs))
     seen = sides(*versions, Steps(None), Steps("exp"))
-    (found,) = cell_columns(seen)
+    (found,) = rules.cell_columns(seen)
     return found
 
 
@@ -189,7 +176,7 @@ S = struct(1, "s", (2, "a"), (3, "b", (4, "x"), (5, "y")))
 def test_a_struct_is_compared_by_the_fields_that_the_result_has(theirs, names):
     for ours, other in ((S, theirs), (theirs, S)):
         found = column(S, ours, other)
-        assert (found.form, " ".join(leaves(found.inner))) == (Form.FIELDS, names)
+        assert (found.form, " ".join(leaves(found.inner))) == (rules.Form.FIELDS, names)
 
 
 def leaves(inner, before=""):
@@ -200,12 +187,12 @@ def leaves(inner, before=""):
 @pytest.mark.parametrize(
     ("before", "after", "form"),
     [
-        (S, S, Form.VALUES),
-        (S, struct(1, "s", (2, "new"), (7, "a")), Form.FIELDS),
-        (struct(1, "s", (2, "a")), struct(1, "s", (6, "z")), Form.FIELDS),
-        (struct(1, "s", (2, "a")), struct(1, "s", kind="int64"), Form.NEVER),
-        (struct(1, "b", blob=True), struct(1, "c", blob=True), Form.BYTES),
-        (struct(1, "b", blob=True), struct(1, "b"), Form.NEVER),
+        (S, S, rules.Form.VALUES),
+        (S, struct(1, "s", (2, "new"), (7, "a")), rules.Form.FIELDS),
+        (struct(1, "s", (2, "a")), struct(1, "s", (6, "z")), rules.Form.FIELDS),
+        (struct(1, "s", (2, "a")), struct(1, "s", kind="int64"), rules.Form.NEVER),
+        (struct(1, "b", blob=True), struct(1, "c", blob=True), rules.Form.BYTES),
+        (struct(1, "b", blob=True), struct(1, "b"), rules.Form.NEVER),
     ],
 )
 def test_how_a_column_is_compared(before, after, form):
@@ -217,26 +204,26 @@ def test_structs_of_three_versions_are_made_alike():
     ours = pa.array([{"a": 1, "b": {"x": 1, "y": 2}, "z": None}, {"a": 2, "b": None, "z": 7}, None])
     theirs = pa.array([{"b": {"y": 2}, "c": 1}, {"b": None, "c": 2}, {"b": {"y": 5}, "c": None}])
     inner = (
-        Inner("c", ("a", "a", "c")),
-        Inner("b", ("b", "b", "b"), (Inner("y", ("y", "y", "y")),)),
-        Inner("z", (None, "z", None)),
+        rules.Inner("c", ("a", "a", "c")),
+        rules.Inner("b", ("b", "b", "b"), (rules.Inner("y", ("y", "y", "y")),)),
+        rules.Inner("z", (None, "z", None)),
     )
     for start in (0, 1):
-        made = aligned(inner, [values.slice(start) for values in (base, ours, theirs)])
+        made = rules.aligned(inner, [values.slice(start) for values in (base, ours, theirs)])
         known = [{"c": 1, "b": {"y": 2}, "z": None}, {"c": 2, "b": None, "z": None}, None]
         assert made[0].to_pylist() == known[start:]
         assert made[1].to_pylist() == [known[0], {"c": 2, "b": None, "z": 7}, None][start:]
         assert made[2].to_pylist() == [*known[:2], {"c": None, "b": {"y": 5}, "z": None}][start:]
-    assert aligned(inner, [None, ours, None])[::2] == [None, None]
+    assert rules.aligned(inner, [None, ours, None])[::2] == [None, None]
 
 
 # --- What a column was computed from
 
 COLUMNS = [
     X,
-    CellColumn("y", "y", "y", "y", True, Form.VALUES, frozenset({2})),
-    CellColumn("c", None, None, "c", True, Form.VALUES, frozenset({3})),
-    CellColumn("d", None, None, "d", True, Form.VALUES, frozenset({4})),
+    rules.CellColumn("y", "y", "y", "y", True, rules.Form.VALUES, frozenset({2})),
+    rules.CellColumn("c", None, None, "c", True, rules.Form.VALUES, frozenset({3})),
+    rules.CellColumn("d", None, None, "d", True, rules.Form.VALUES, frozenset({4})),
 ]
 NAMES = ["x", "y", "c", "d"]
 
@@ -272,13 +259,13 @@ def renamed(**names):
     ],
 )
 def test_what_a_column_was_computed_from(steps, complete, wanted):
-    computed = Computed.of(Steps("exp", tuple(steps), complete))
-    assert reads_of(COLUMNS, computed, NAMES, wanted) == wanted
+    computed = rules.Computed.of(Steps("exp", tuple(steps), complete))
+    assert rules.reads_of(COLUMNS, computed, NAMES, wanted) == wanted
 
 
 def test_what_was_computed_into_a_dropped_column_is_not_recorded():
     steps = [step("Merge", c=("x",), d=None), renamed(x="y", c=None)]
-    assert Computed.of(Steps("exp", tuple(steps))).record == {"d": None}
+    assert rules.Computed.of(Steps("exp", tuple(steps))).record == {"d": None}
 
 
 def test_the_record_of_computed_columns_is_read_again():
@@ -290,7 +277,7 @@ def test_the_record_of_computed_columns_is_read_again():
 
 
 def test_a_note_names_the_column_the_rows_and_the_call_that_fills_them():
-    assert list(told([Emptied("emb", 1, "exp"), Emptied("z", 2000, "main")])) == [
+    assert list(rules.told([rules.Emptied("emb", 1, "exp"), rules.Emptied("z", 2000, "main")])) == [
         "1 row has no value in column 'emb', which 'exp' computed from values that changed; fill with "
         't.update_columns({"emb": "..."}, where="emb IS NULL")',
         "2,000 rows have no value in column 'z', which 'main' computed from values that changed; fill with "

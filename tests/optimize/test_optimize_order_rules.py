@@ -10,30 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lance_spark.errors import InvalidOption
-from lance_spark.optimize.order_rules import (
-    FragmentKeys,
-    Ordering,
-    check_columns,
-    cut,
-    depth_of,
-    divided,
-    ends_of,
-    interleaved,
-    ordering_of,
-    plan_clusters,
-    positions,
-    quantiles,
-    ranks,
-    rows_of_part,
-    scale_of,
-    shares,
-    step_of,
-)
+from lance_spark.optimize import order_rules
 
 pytestmark = pytest.mark.pure
 
-BY_DAY = Ordering(("day", "carrier"))
-CURVE = Ordering(("day", "carrier"), curve=True)
+BY_DAY = order_rules.Ordering(("day", "carrier"))
+CURVE = order_rules.Ordering(("day", "carrier"), curve=True)
 
 
 def keyed(days, carriers, first=0):
@@ -55,19 +37,19 @@ def mixed(count, seed=0, days=100):
 
 
 def fragment(key, rows, ordering=BY_DAY):
-    in_order, ends = ends_of(ordering, rows)
-    return FragmentKeys(key, rows.num_rows, in_order, ends, rows)
+    in_order, ends = order_rules.ends_of(ordering, rows)
+    return order_rules.FragmentKeys(key, rows.num_rows, in_order, ends, rows)
 
 
 def cut_up(rows, ordering, part_rows):
     """The fragments that a rewrite makes, as it would read them the next time."""
-    scale = scale_of(ordering, rows)
-    bounds = cut(scale, rows, -(-rows.num_rows // part_rows))
-    parts = ranks(bounds, scale.line(rows))
+    scale = order_rules.scale_of(ordering, rows)
+    bounds = order_rules.cut(scale, rows, -(-rows.num_rows // part_rows))
+    parts = order_rules.ranks(bounds, scale.line(rows))
     found = []
     for part in range(bounds.num_rows + 1):
         own = rows.filter(pa.array(parts == part))
-        own = own.take(pa.array(positions(scale.line(own))))
+        own = own.take(pa.array(order_rules.positions(scale.line(own))))
         address = pa.array(range(part << 32, (part << 32) + own.num_rows), pa.uint64())
         found.append(fragment(part, own.set_column(2, "_rowaddr", address), ordering))
     return found
@@ -77,7 +59,7 @@ def cut_up(rows, ordering, part_rows):
     ("sort_by", "zorder", "expected"),
     [
         (None, None, None),
-        ("day", None, Ordering(("day",))),
+        ("day", None, order_rules.Ordering(("day",))),
         (["day", "carrier"], None, BY_DAY),
         (None, ["day", "carrier"], CURVE),
         ([], None, "sort_by must be a list"),
@@ -91,9 +73,9 @@ def cut_up(rows, ordering, part_rows):
 def test_what_may_be_asked_for(sort_by, zorder, expected):
     if isinstance(expected, str):
         with pytest.raises(InvalidOption, match=expected):
-            ordering_of(sort_by, zorder)
+            order_rules.ordering_of(sort_by, zorder)
     else:
-        assert ordering_of(sort_by, zorder) == expected
+        assert order_rules.ordering_of(sort_by, zorder) == expected
 
 
 @pytest.mark.parametrize(
@@ -115,12 +97,12 @@ def test_what_may_be_asked_for(sort_by, zorder, expected):
 def test_columns_that_have_an_order(kind, fits):
     schema = pa.schema([("a", kind), ("b", pa.int64())])
     if fits:
-        check_columns(Ordering(("a",)), schema)
+        order_rules.check_columns(order_rules.Ordering(("a",)), schema)
     else:
         with pytest.raises(InvalidOption, match="has no order"):
-            check_columns(Ordering(("b", "a")), schema)
+            order_rules.check_columns(order_rules.Ordering(("b", "a")), schema)
     with pytest.raises(InvalidOption, match="no column 'c'"):
-        check_columns(Ordering(("c",)), schema)
+        order_rules.check_columns(order_rules.Ordering(("c",)), schema)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +120,7 @@ def test_columns_that_have_an_order(kind, fits):
 )
 def test_ranks(bounds, values, expected):
     column = pa.array([*bounds, *values])
-    found = ranks(pa.table({"x": column[: len(bounds)]}), pa.table({"x": column[len(bounds) :]}))
+    found = order_rules.ranks(pa.table({"x": column[: len(bounds)]}), pa.table({"x": column[len(bounds) :]}))
     assert found.tolist() == expected
 
 
@@ -154,7 +136,7 @@ def test_ranks(bounds, values, expected):
     ],
 )
 def test_quantiles_are_distinct_and_cut_rows_evenly(values, count, expected):
-    assert quantiles(pa.table({"x": pa.array(values)}), count)["x"].to_pylist() == expected
+    assert order_rules.quantiles(pa.table({"x": pa.array(values)}), count)["x"].to_pylist() == expected
 
 
 @pytest.mark.parametrize(
@@ -168,21 +150,21 @@ def test_quantiles_are_distinct_and_cut_rows_evenly(values, count, expected):
     ],
 )
 def test_bits_are_interleaved(codes, bits, expected):
-    assert interleaved([np.array(code) for code in codes], bits).tolist() == [expected]
+    assert order_rules.interleaved([np.array(code) for code in codes], bits).tolist() == [expected]
 
 
 @given(st.lists(st.tuples(st.integers(0, 255), st.integers(0, 255)), min_size=1))
 def test_a_curve_never_goes_back_in_both_columns(pairs):
     first, second = (np.array(each) for each in zip(*pairs, strict=True))
-    curve = interleaved([first, second], 8).tolist()
+    curve = order_rules.interleaved([first, second], 8).tolist()
     for (a, b), here in zip(pairs, curve, strict=True):
         assert all(there >= here for (c, d), there in zip(pairs, curve, strict=True) if c >= a and d >= b)
 
 
 def test_few_values_count_as_much_as_many():
     rows = keyed(list(range(1000)), ["a", "b"] * 500)
-    line = scale_of(CURVE, rows).line(rows)
-    ordered = rows.take(pa.array(positions(line)))
+    line = order_rules.scale_of(CURVE, rows).line(rows)
+    ordered = rows.take(pa.array(order_rules.positions(line)))
     # A quarter of the rows has half of the days, and one of the two carriers.
     quarter = ordered.slice(0, 250)
     assert set(quarter["carrier"].to_pylist()) == {"a"}
@@ -215,30 +197,30 @@ def test_rows_are_in_order_within_parts_and_from_one_to_the_next():
 def test_depth_is_the_fragments_in_which_a_row_might_be(ranges, expected):
     ends = keyed([end for pair in ranges for end in pair], ["a"] * 2 * len(ranges))
     sample = keyed(list(range(20)), ["a"] * 20)
-    assert depth_of(BY_DAY, ends, sample) == pytest.approx(expected)
+    assert order_rules.depth_of(BY_DAY, ends, sample) == pytest.approx(expected)
     # Every fragment has the one carrier that there is.
-    assert depth_of(CURVE, ends, sample) == pytest.approx((expected + len(ranges)) / 2)
+    assert order_rules.depth_of(CURVE, ends, sample) == pytest.approx((expected + len(ranges)) / 2)
 
 
 def test_columns_of_a_curve_count_alike():
     ends = keyed([0, 9], ["a", "b"])
-    assert shares(CURVE, ends, keyed([0, 9, 10, 50], ["a", "b", "a", "c"])).tolist() == [(0.5 + 0.75) / 2]
-    assert shares(BY_DAY, ends, keyed([0, 9, 9, 5], ["a", "b", "c", "z"])).tolist() == [0.75]
+    assert order_rules.shares(CURVE, ends, keyed([0, 9, 10, 50], ["a", "b", "a", "c"])).tolist() == [(0.5 + 0.75) / 2]
+    assert order_rules.shares(BY_DAY, ends, keyed([0, 9, 9, 5], ["a", "b", "c", "z"])).tolist() == [0.75]
 
 
 def test_rows_that_are_sorted_are_no_curve():
     sorted_rows = [fragment(each.id, each.sample, CURVE) for each in cut_up(mixed(8000), BY_DAY, 500)]
-    assert len(plan_clusters(CURVE, sorted_rows, 500).fragments) == 16
+    assert len(order_rules.plan_clusters(CURVE, sorted_rows, 500).fragments) == 16
     curved = [fragment(each.id, each.sample) for each in cut_up(mixed(8000), CURVE, 500)]
-    assert len(plan_clusters(BY_DAY, curved, 500).fragments) == 16
+    assert len(order_rules.plan_clusters(BY_DAY, curved, 500).fragments) == 16
 
 
 @pytest.mark.parametrize("ordering", [BY_DAY, CURVE], ids=["sorted", "curve"])
 def test_what_is_in_order_is_left_alone(ordering):
     settled = cut_up(mixed(8000), ordering, 500)
-    assert plan_clusters(ordering, settled, 500).fragments == frozenset()
+    assert order_rules.plan_clusters(ordering, settled, 500).fragments == frozenset()
     new = [fragment(90 + number, mixed(500, number + 1), ordering) for number in range(2)]
-    plan = plan_clusters(ordering, [*settled, *new], 500)
+    plan = order_rules.plan_clusters(ordering, [*settled, *new], 500)
     assert {90, 91} <= plan.fragments
     assert len(plan.fragments) < 9
     if ordering is BY_DAY:
@@ -249,7 +231,7 @@ def test_what_is_in_order_is_left_alone(ordering):
 def test_once_much_is_new_everything_is_rewritten(new, rewritten):
     old = cut_up(mixed(2000), BY_DAY, 500)
     added = [fragment(90 + number, mixed(500, number + 1)) for number in range(new)]
-    assert len(plan_clusters(BY_DAY, [*old, *added], 500).fragments) == rewritten
+    assert len(order_rules.plan_clusters(BY_DAY, [*old, *added], 500).fragments) == rewritten
 
 
 @pytest.mark.parametrize(
@@ -267,10 +249,10 @@ def test_once_much_is_new_everything_is_rewritten(new, rewritten):
 def test_small_tables(fragments, expected):
     ends = keyed([1, 2], ["a"] * 2)
     keys = [
-        fragment(number, rows) if rows.num_rows else FragmentKeys(number, 0, True, ends.slice(0, 0), rows)
+        fragment(number, rows) if rows.num_rows else order_rules.FragmentKeys(number, 0, True, ends.slice(0, 0), rows)
         for number, rows in enumerate(fragments)
     ]
-    assert len(plan_clusters(BY_DAY, keys, 10).fragments) == expected
+    assert len(order_rules.plan_clusters(BY_DAY, keys, 10).fragments) == expected
 
 
 @pytest.mark.parametrize(
@@ -278,17 +260,17 @@ def test_small_tables(fragments, expected):
     [(1000, 10.0, 1000), (1_000_000, 1.0, 1_000_000), (1_000_000, 2.0**20, 256), (5, 2.0**40, 1), (9, 0.0, 9)],
 )
 def test_a_part_fits_into_memory(target, width, expected):
-    assert rows_of_part(target, width) == expected
+    assert order_rules.rows_of_part(target, width) == expected
 
 
 @pytest.mark.parametrize(
     ("rows", "part", "expected"), [(0, 10, 1), (20_000, 1000, 1), (10**9, 10**6, 20_000), (10**6, 10**6, 50)]
 )
 def test_how_many_rows_are_looked_at(rows, part, expected):
-    assert step_of(rows, part) == expected
+    assert order_rules.step_of(rows, part) == expected
 
 
 @given(st.lists(st.integers(0, 5), max_size=30))
 def test_rows_are_divided_among_parts_in_their_order(parts):
-    found = {part: own.tolist() for part, own in divided(np.array(parts, np.int64))}
+    found = {part: own.tolist() for part, own in order_rules.divided(np.array(parts, np.int64))}
     assert found == {part: [at for at, other in enumerate(parts) if other == part] for part in {*parts}}

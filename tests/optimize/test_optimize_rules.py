@@ -10,18 +10,7 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.format.contents import DataFile, DeletionFile, Fragment, IndexRecord
 from lance_spark.format.versions import Root
-from lance_spark.optimize.compaction_rules import (
-    OptimizeOptions,
-    OptimizePlan,
-    OptimizeResult,
-    RewriteTask,
-    RewrittenTask,
-    grouped,
-    indexes_to_rehome,
-    inherited_fragments,
-    landed,
-    same_sources,
-)
+from lance_spark.optimize import compaction_rules as rules
 
 pytestmark = pytest.mark.pure
 
@@ -36,7 +25,7 @@ def fragment(key, size=1024, bases=(None,), rows=100, deleted=0):
 
 
 def task(*keys, size=1024):
-    return RewriteTask(tuple(fragment(key, size) for key in keys), "{}")
+    return rules.RewriteTask(tuple(fragment(key, size) for key in keys), "{}")
 
 
 def index(base_id, fragments, name="i"):
@@ -58,7 +47,7 @@ def index(base_id, fragments, name="i"):
 )
 def test_options_that_cannot_be(wrong):
     with pytest.raises(InvalidOption, match=next(iter(wrong))):
-        OptimizeOptions(**wrong)
+        rules.OptimizeOptions(**wrong)
 
 
 @pytest.mark.parametrize(
@@ -76,14 +65,14 @@ def test_options_that_cannot_be(wrong):
     ],
 )
 def test_tasks_become_commits(sizes, most, expected):
-    groups = grouped([task(key, size=size) for key, size in enumerate(sizes)], most)
+    groups = rules.grouped([task(key, size=size) for key, size in enumerate(sizes)], most)
     assert [[each.bytes for each in group] for group in groups] == expected
 
 
 @given(st.lists(st.integers(0, 50), max_size=30), st.integers(1, 12))
 def test_every_task_is_in_one_commit_and_none_is_empty(sizes, most):
     tasks = [task(key, size=size) for key, size in enumerate(sizes)]
-    groups = grouped(tasks, most)
+    groups = rules.grouped(tasks, most)
     assert [each for group in groups for each in group] == tasks
     assert len(groups) == min(most, len(tasks))
     assert all(groups)
@@ -111,29 +100,29 @@ class Version:
 )
 def test_what_a_chain_owns(branch, bases, expected):
     own, inherited, mixed = fragment(0), fragment(1, bases=(0,)), fragment(2, bases=(None, 0))
-    assert inherited_fragments(Version(branch, bases, own, inherited, mixed), "/d") == expected
+    assert rules.inherited_fragments(Version(branch, bases, own, inherited, mixed), "/d") == expected
 
 
 def test_inherited_indexes_that_know_the_fragments_are_rehomed():
     near, far, own = index(0, {1, 2}, "near"), index(0, {7}, "far"), index(None, {1, 2}, "own")
-    assert indexes_to_rehome([near, far, own], {2, 3}) == (near,)
-    assert indexes_to_rehome([near, far, own], set()) == ()
+    assert rules.indexes_to_rehome([near, far, own], {2, 3}) == (near,)
+    assert rules.indexes_to_rehome([near, far, own], set()) == ()
 
 
 @pytest.mark.parametrize("unclear", [index(0, None), index(0, {1}, "__lance_frag_reuse")])
 def test_an_index_of_which_it_is_not_certain_what_it_covers_is_refused(unclear):
     with pytest.raises(Refused, match=unclear.name):
-        indexes_to_rehome([unclear], {5})
-    assert indexes_to_rehome([unclear._replace(base_id=None)], {5}) == ()
-    assert indexes_to_rehome([unclear], set()) == ()
+        rules.indexes_to_rehome([unclear], {5})
+    assert rules.indexes_to_rehome([unclear._replace(base_id=None)], {5}) == ()
+    assert rules.indexes_to_rehome([unclear], set()) == ()
 
 
 @pytest.mark.parametrize("details", [None, ("/lance.table.NewIndexDetails", b"")])
 def test_an_index_of_an_unknown_kind_is_refused_only_where_it_would_be_rehomed(details):
     new = index(0, {1}, "new")._replace(details=details)
     with pytest.raises(Refused, match="'new' is of a kind"):
-        indexes_to_rehome([new], {1, 2})
-    assert indexes_to_rehome([new], {2}) == ()
+        rules.indexes_to_rehome([new], {1, 2})
+    assert rules.indexes_to_rehome([new], {2}) == ()
 
 
 @pytest.mark.parametrize(
@@ -149,25 +138,25 @@ def test_an_index_of_an_unknown_kind_is_refused_only_where_it_would_be_rehomed(d
     ],
 )
 def test_a_task_stands_while_its_fragments_are_as_they_were(now, same):
-    assert same_sources(task(1, 2), {each.id: each for each in now}) is same
+    assert rules.same_sources(task(1, 2), {each.id: each for each in now}) is same
 
 
 @pytest.mark.parametrize(
     ("files", "there"), [(("a", "b"), True), (("a", "c"), False), ((), False)], ids=["all", "some", "nothing written"]
 )
 def test_a_task_has_landed_if_its_files_are_there(files, there):
-    assert landed(RewrittenTask(task(1), "{}", files, len(files), 9), {"a", "b", "x"}) is there
+    assert rules.landed(rules.RewrittenTask(task(1), "{}", files, len(files), 9), {"a", "b", "x"}) is there
 
 
 def test_how_a_plan_reads():
-    plan = OptimizePlan(PIN, ((task(0, 1), task(2, 3)), (task(5, 6),)), 9, 2, ("emb_idx",))
+    plan = rules.OptimizePlan(PIN, ((task(0, 1), task(2, 3)), (task(5, 6),)), 9, 2, ("emb_idx",))
     assert (plan.sources, plan.rows, plan.bytes) == (6, 600, 6144)
     assert repr(plan) == "<OptimizePlan exp@9: 6 of 9 fragments in 3 tasks and 2 commits; 600 rows, 6.0 KiB>"
     text = str(plan)
     assert "2 inherited fragments left alone" in text
     assert "emb_idx" in text
     assert "5, 6" in text
-    many = OptimizePlan(PIN, (tuple(task(key) for key in range(25)),), 25)
+    many = rules.OptimizePlan(PIN, (tuple(task(key) for key in range(25)),), 25)
     assert "5 more tasks" in str(many)
 
 
@@ -184,7 +173,7 @@ def test_how_a_plan_reads():
     ],
 )
 def test_how_a_result_reads(given, text):
-    result = replace(OptimizeResult(PIN, OptimizePlan(PIN, ((task(0, 1),),), 4)), **given)
+    result = replace(rules.OptimizeResult(PIN, rules.OptimizePlan(PIN, ((task(0, 1),),), 4)), **given)
     assert str(result) == text
     record = result.as_record()
     assert (record["branch"], record["version"], record["fragments_planned"]) == ("exp", 9, 2)

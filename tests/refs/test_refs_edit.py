@@ -8,16 +8,7 @@ from lance_spark.core.refs import Branch, RefTable, Tag, may_be_meant
 from lance_spark.errors import AlreadyExists, InvalidName, NotFound, Refused
 from lance_spark.hints import said
 from lance_spark.log.listing_rules import listed_branches
-from lance_spark.refs.ref_rules import (
-    check_create_branch,
-    check_create_tag,
-    check_delete_branch,
-    check_delete_tag,
-    check_existing_tag,
-    check_move_tag,
-    check_no_lake_ref,
-    frozen_set_of,
-)
+from lance_spark.refs import ref_rules
 
 pytestmark = pytest.mark.pure
 
@@ -33,24 +24,24 @@ def table(branches=None, tags=None):
 
 
 def test_a_new_branch_needs_a_free_and_legal_name():
-    check_create_branch(table({"a": None}), "b")
-    check_create_branch(table({"a": None}), "a/b")
-    check_create_branch(table(tags={"a": None}), "a")
+    ref_rules.check_create_branch(table({"a": None}), "b")
+    ref_rules.check_create_branch(table({"a": None}), "a/b")
+    ref_rules.check_create_branch(table(tags={"a": None}), "a")
     with pytest.raises(AlreadyExists, match="'a' already exists"):
-        check_create_branch(table({"a": None}), "a")
+        ref_rules.check_create_branch(table({"a": None}), "a")
     for name in ("main", "", "a//b", "a/data", "main/x"):
         with pytest.raises(InvalidName):
-            check_create_branch(table(), name)
+            ref_rules.check_create_branch(table(), name)
 
 
 def test_a_new_tag_needs_a_free_and_legal_name():
-    check_create_tag(table({"v1": None}), "v1")
+    ref_rules.check_create_tag(table({"v1": None}), "v1")
     with pytest.raises(AlreadyExists, match="at version 4") as caught:
-        check_create_tag(table(tags={"v1": None}), "v1")
+        ref_rules.check_create_tag(table(tags={"v1": None}), "v1")
     assert "t.tags.move('v1'" in caught.value.hint
     for name in ("", "a/b", "é", "x.lock"):
         with pytest.raises(InvalidName):
-            check_create_tag(table(), name)
+            ref_rules.check_create_tag(table(), name)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +55,7 @@ def test_a_new_tag_needs_a_free_and_legal_name():
     ],
 )
 def test_a_branch_that_nothing_needs_may_be_deleted(branches, tags):
-    check_delete_branch(table(branches, tags), "a")
+    ref_rules.check_delete_branch(table(branches, tags), "a")
 
 
 @pytest.mark.parametrize(
@@ -78,22 +69,22 @@ def test_a_branch_that_nothing_needs_may_be_deleted(branches, tags):
 )
 def test_a_branch_that_others_need_is_not_deleted(branches, tags, named):
     with pytest.raises(Refused, match=named) as caught:
-        check_delete_branch(table(branches, tags), "a")
+        ref_rules.check_delete_branch(table(branches, tags), "a")
     assert caught.value.hint.startswith("Delete ")
 
 
 def test_a_branch_whose_deletion_would_take_the_dataset_with_it_is_not_deleted():
     with pytest.raises(Refused, match="whole dataset"):
-        check_delete_branch(table({"main/x": None}), "main/x")
+        ref_rules.check_delete_branch(table({"main/x": None}), "main/x")
 
 
 def test_deleting_what_is_not_there_names_what_is_near():
     with pytest.raises(NotFound, match="no branch 'exp'") as caught:
-        check_delete_branch(table({"exps": None}), "exp")
+        ref_rules.check_delete_branch(table({"exps": None}), "exp")
     assert "'exps'" in caught.value.hint
-    check_existing_tag(table(tags={"v1": None}), "v1")
+    ref_rules.check_existing_tag(table(tags={"v1": None}), "v1")
     with pytest.raises(NotFound, match="no tag 'v2'"):
-        check_existing_tag(table(tags={"v1": None}), "v2")
+        ref_rules.check_existing_tag(table(tags={"v1": None}), "v2")
 
 
 FROZEN = table({"frozen/s": None}, {"s": None, "frozen-s": "frozen/s", "frozen-own": None, "own": None})
@@ -109,7 +100,7 @@ NEEDED = {
 
 
 def test_a_tag_of_a_frozen_set_is_one_by_its_plan():
-    assert [frozen_set_of(FROZEN, name) for name in ("s", "frozen-s", "frozen-own", "own", "new")] == [
+    assert [ref_rules.frozen_set_of(FROZEN, name) for name in ("s", "frozen-s", "frozen-own", "own", "new")] == [
         "s",
         "s",
         None,
@@ -123,7 +114,9 @@ def test_a_tag_of_a_frozen_set_is_one_by_its_plan():
 @pytest.mark.parametrize("change", ["delete", "move"])
 def test_the_tags_of_a_frozen_set_go_with_the_set_alone(name, change, force):
     with pytest.raises(Refused, match=f"Tag '{name}' was not changed: it belongs to the frozen set 's'") as caught:
-        check_delete_tag(FROZEN, name, force) if change == "delete" else check_move_tag(FROZEN, name)
+        ref_rules.check_delete_tag(FROZEN, name, force) if change == "delete" else ref_rules.check_move_tag(
+            FROZEN, name
+        )
     assert "t.frozen.delete('s')" in caught.value.hint
 
 
@@ -131,49 +124,49 @@ def test_the_tags_of_a_frozen_set_go_with_the_set_alone(name, change, force):
 def test_a_tag_that_something_relies_on_is_deleted_by_force_alone_and_never_moved(name):
     refs = table(tags={name: None})
     with pytest.raises(Refused, match=NEEDED[name]) as caught:
-        check_delete_tag(refs, name, force=False)
+        ref_rules.check_delete_tag(refs, name, force=False)
     assert f"t.tags.delete('{name}', force=True)" in caught.value.hint
     assert f"lance-git tag -d {name} -f" in said(caught.value.hint, "shell")
-    check_delete_tag(refs, name, force=True)
+    ref_rules.check_delete_tag(refs, name, force=True)
     with pytest.raises(Refused, match="was not moved"):
-        check_move_tag(refs, name)
+        ref_rules.check_move_tag(refs, name)
 
 
 def test_a_clones_tag_names_the_clone_where_that_is_known():
     refs = table(tags={"clone-0123456789abcdef": None})
     with pytest.raises(Refused, match="what the clone at s3://b/c needs"):
-        check_delete_tag(refs, "clone-0123456789abcdef", force=False, clone="s3://b/c")
+        ref_rules.check_delete_tag(refs, "clone-0123456789abcdef", force=False, clone="s3://b/c")
 
 
 @pytest.mark.parametrize("name", ["v1", "cloned", "clone-1", "mergedx", "stream", "frozen-own", "own"])
 def test_any_other_tag_is_deleted_and_moved_freely(name):
     refs = table(tags={name: None})
-    check_delete_tag(refs, name, force=False)
-    check_move_tag(refs, name)
+    ref_rules.check_delete_tag(refs, name, force=False)
+    ref_rules.check_move_tag(refs, name)
     with pytest.raises(NotFound):
-        check_delete_tag(refs, "nope", force=True)
+        ref_rules.check_delete_tag(refs, "nope", force=True)
 
 
 def test_a_branch_of_the_lake_is_deleted_as_such_or_by_force():
     name = "lake/etl/nightly-01234567"
     with pytest.raises(Refused, match="changes that branch 'etl/nightly' of the lake made") as caught:
-        check_delete_branch(table({name: None}), name)
+        ref_rules.check_delete_branch(table({name: None}), name)
     assert "lake.branches.delete('etl/nightly')" in caught.value.hint
     assert f"t.branches.delete('{name}', force=True)" in caught.value.hint
     assert "lance-catalog branch -d etl/nightly" in said(caught.value.hint, "shell")
-    check_delete_branch(table({name: None}), name, force=True)
+    ref_rules.check_delete_branch(table({name: None}), name, force=True)
     with pytest.raises(Refused, match="'sub' was created from it"):
-        check_delete_branch(table({name: None, "sub": name}), name, force=True)
+        ref_rules.check_delete_branch(table({name: None, "sub": name}), name, force=True)
     for other in ("lake", "lake/x", "lake/x-0123456", "lakes/x-01234567"):
-        check_delete_branch(table({other: None}), other)
+        ref_rules.check_delete_branch(table({other: None}), other)
 
 
 @pytest.mark.parametrize(("name", "hint"), [("etl", "lake.branches.delete('etl')"), ("tags/v1", "tags.delete('v1')")])
 def test_branches_of_a_catalogs_own_table_are_refs_of_the_lake(name, hint):
     with pytest.raises(Refused, match="of the lake") as caught:
-        check_no_lake_ref("s3://b/lake/__manifest", name, "deleted")
+        ref_rules.check_no_lake_ref("s3://b/lake/__manifest", name, "deleted")
     assert hint in caught.value.hint
-    check_no_lake_ref("s3://b/lake/flights", name, "deleted")
+    ref_rules.check_no_lake_ref("s3://b/lake/flights", name, "deleted")
 
 
 def test_lists_and_hints_leave_out_branches_of_the_lake():

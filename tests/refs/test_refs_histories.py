@@ -14,15 +14,7 @@ from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, NotFound, Refused
 from lance_spark.merge.restore import restore
-from lance_spark.refs.refs import (
-    create_branch,
-    create_tag,
-    delete_branch,
-    delete_tag,
-    list_branches,
-    list_tags,
-    move_tag,
-)
+from lance_spark.refs import refs
 from lance_spark.scan.fragment_reads import count_rows, read_batches
 from lance_spark.scan.read import PinnedRead, plan_read, read_schema
 from lance_spark.storage.datasets import locate
@@ -132,7 +124,7 @@ class Refs(RuleBasedStateMachine):
         source = {"from_branch": branch or "main", "from_version": str(version), "create_branch": "true"}
         if name in self.parent:
             with pytest.raises(AlreadyExists):
-                create_branch(self.location, name, RefSpec(branch=branch, version=version))
+                refs.create_branch(self.location, name, RefSpec(branch=branch, version=version))
         elif by_write:
             job, fragments, ids = self.job(name, 1, **source)
             assert finish(job, fragments) == version + 1
@@ -140,7 +132,7 @@ class Refs(RuleBasedStateMachine):
             self.rows[name, version + 1] = self.rows[branch, version] + ids
             self.parent[name] = branch
         else:
-            made = create_branch(self.location, name, RefSpec(branch=branch, version=version))
+            made = refs.create_branch(self.location, name, RefSpec(branch=branch, version=version))
             assert (made.parent_branch, made.parent_version) == (branch, version)
             self.rows[name, version] = self.rows[branch, version]
             self.parent[name] = branch
@@ -149,7 +141,7 @@ class Refs(RuleBasedStateMachine):
     def remove_branch(self, name):
         if name not in self.parent:
             with pytest.raises(NotFound):
-                delete_branch(self.location, name)
+                refs.delete_branch(self.location, name)
             return
         needed = (
             name in self.parent.values()
@@ -158,9 +150,9 @@ class Refs(RuleBasedStateMachine):
         )
         if needed:
             with pytest.raises(Refused):
-                delete_branch(self.location, name)
+                refs.delete_branch(self.location, name)
             return
-        delete_branch(self.location, name)
+        refs.delete_branch(self.location, name)
         del self.parent[name]
         self.rows = {place: rows for place, rows in self.rows.items() if place[0] != name}
         self.pinned = [(read, rows) for read, rows in self.pinned if read.pin.branch != name]
@@ -170,17 +162,17 @@ class Refs(RuleBasedStateMachine):
         branch, version = data.draw(st.sampled_from(sorted(self.rows, key=str)))
         target = RefSpec(branch=branch, version=version)
         if move == (name in self.tags):
-            (move_tag if move else create_tag)(self.location, name, target)
+            (refs.move_tag if move else refs.create_tag)(self.location, name, target)
             self.tags[name] = (branch, version)
             return
         with pytest.raises(NotFound if move else AlreadyExists):
-            (move_tag if move else create_tag)(self.location, name, target)
+            (refs.move_tag if move else refs.create_tag)(self.location, name, target)
 
     @precondition(lambda self: self.tags)
     @rule(data=st.data())
     def remove_tag(self, data):
         name = data.draw(st.sampled_from(sorted(self.tags)))
-        delete_tag(self.location, name)
+        refs.delete_tag(self.location, name)
         del self.tags[name]
 
     @rule(data=st.data())
@@ -192,8 +184,8 @@ class Refs(RuleBasedStateMachine):
     def every_ref_and_every_read_that_was_kept_gives_its_rows(self):
         if not self.rows:
             return
-        assert [branch.name for branch in list_branches(self.location)] == sorted(self.parent)
-        assert {tag.name: (tag.branch, tag.version) for tag in list_tags(self.location)} == self.tags
+        assert [branch.name for branch in refs.list_branches(self.location)] == sorted(self.parent)
+        assert {tag.name: (tag.branch, tag.version) for tag in refs.list_tags(self.location)} == self.tags
         for branch, version in self.heads():
             newest = self.pin(branch=branch)
             assert newest.pin.version == version

@@ -14,22 +14,13 @@ from lance_spark import LanceTable
 from lance_spark.core.refs import Lifetime, RefSpec
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.maintenance import expiry
+from lance_spark.maintenance import expiry_rules as rules
 from lance_spark.maintenance.expiry import carry_out, plan_expiry
-from lance_spark.maintenance.expiry_rules import (
-    DELETED,
-    EXPIRED,
-    STAYED,
-    TOLD,
-    UNMERGED,
-    WARN,
-    ExpiryOptions,
-    from_document,
-)
 from lance_spark.refs.refs import create_branch, create_tag, find_branch, find_tag, move_tag, rename_branch
 from lance_spark.storage import refs
 from lance_spark.storage.datasets import locate
 
-AT_ONCE = ExpiryOptions(warn=timedelta(0))
+AT_ONCE = rules.ExpiryOptions(warn=timedelta(0))
 
 
 @pytest.fixture
@@ -111,14 +102,14 @@ def test_refs_are_warned_of_and_then_go(table, uri):
     before = contents(uri)
     location = table.location
     first = plan_expiry(location, later(40))
-    assert states(first) == {"child": WARN, "exp": WARN, "rc": WARN, "stays": "kept"}
+    assert states(first) == {"child": rules.WARN, "exp": rules.WARN, "rc": rules.WARN, "stays": "kept"}
     assert contents(uri) == before
-    assert outcomes(carry_out(location, first, later(40))) == {"child": TOLD, "exp": TOLD, "rc": TOLD}
+    assert outcomes(carry_out(location, first, later(40))) == {"child": rules.TOLD, "exp": rules.TOLD, "rc": rules.TOLD}
     assert carry_out(location, plan_expiry(location, later(46)), later(46)).outcomes == ()
-    last = from_document(json.loads(plan_expiry(location, later(48)).to_json()))
+    last = rules.from_document(json.loads(plan_expiry(location, later(48)).to_json()))
     report = carry_out(location, last, later(48))
     assert report.complete
-    assert [outcome.name for outcome in report.of(DELETED)] == ["rc", "child", "exp"]
+    assert [outcome.name for outcome in report.of(rules.DELETED)] == ["rc", "child", "exp"]
     assert branches_of(uri) == {"stays"}
     assert lance.dataset(uri).tags.list() == {}
     assert not os.path.exists(f"{uri}/tree/exp")
@@ -127,8 +118,8 @@ def test_refs_are_warned_of_and_then_go(table, uri):
 
 def test_the_verb_of_the_table_changes_nothing_unless_told(table):
     table.branches.create("exp", expire_after="1s")
-    assert states(table.expire_refs(warn="1d"))["exp"] == WARN
-    assert outcomes(table.expire_refs(warn="1d").apply()) == {"exp": TOLD}
+    assert states(table.expire_refs(warn="1d"))["exp"] == rules.WARN
+    assert outcomes(table.expire_refs(warn="1d").apply()) == {"exp": rules.TOLD}
     assert states(table.expire_refs(warn="1d"))["exp"] == "warned of"
 
 
@@ -136,10 +127,10 @@ def test_a_new_commit_gives_a_branch_another_end(table, uri):
     table.branches.create("exp", expire_after="30d")
     location = table.location
     carry_out(location, plan_expiry(location, later(40)), later(40))
-    assert states(plan_expiry(location, later(48)))["exp"] == EXPIRED
+    assert states(plan_expiry(location, later(48)))["exp"] == rules.EXPIRED
     write(uri, numbers(1, 100), branch="exp")
     (entry,) = plan_expiry(location, later(48)).entries
-    assert entry.state == WARN
+    assert entry.state == rules.WARN
     assert "1 of its versions are not in main" in entry.why
 
 
@@ -149,11 +140,11 @@ def test_a_branch_goes_once_its_changes_are_elsewhere(table, uri, merged_into):
     table.branches.create("exp", branch="parent", expire_after="1d")
     write(uri, numbers(1, 100), branch="exp")
     plan = plan_expiry(table.location, later(2), AT_ONCE)
-    assert states(plan)["exp"] == UNMERGED
+    assert states(plan)["exp"] == rules.UNMERGED
     assert carry_out(table.location, plan, later(2)).outcomes == ()
     table.branches.merge("exp", into=merged_into)
     assert outcomes(carry_out(table.location, plan_expiry(table.location, later(2), AT_ONCE), later(2))) == {
-        "exp": DELETED
+        "exp": rules.DELETED
     }
     assert 100 in ids(uri, branch=merged_into)
 
@@ -161,8 +152,8 @@ def test_a_branch_goes_once_its_changes_are_elsewhere(table, uri, merged_into):
 def test_force_takes_unmerged_changes_with_it(table, uri):
     table.branches.create("exp", expire_after="1d")
     write(uri, numbers(1, 100), branch="exp")
-    forced = plan_expiry(table.location, later(2), ExpiryOptions(timedelta(0), force=True))
-    assert outcomes(carry_out(table.location, forced, later(2))) == {"exp": DELETED}
+    forced = plan_expiry(table.location, later(2), rules.ExpiryOptions(timedelta(0), force=True))
+    assert outcomes(carry_out(table.location, forced, later(2))) == {"exp": rules.DELETED}
     assert branches_of(uri) == set()
 
 
@@ -171,12 +162,12 @@ def test_a_branch_whose_own_history_was_cleaned_up_is_not_taken_for_merged(table
     table.branches.create("exp", expire_after="1d")
     write(uri, numbers(1, 100), branch="exp")
     lance.dataset(f"{uri}/tree/exp").create_scalar_index("id", "BTREE")
-    assert states(plan_expiry(table.location, later(2), AT_ONCE))["exp"] == UNMERGED
+    assert states(plan_expiry(table.location, later(2), AT_ONCE))["exp"] == rules.UNMERGED
     for manifest in sorted(Path(f"{uri}/tree/exp/_versions").glob("*.manifest"))[1:]:  # names count downwards
         manifest.unlink()
     assert 100 in ids(uri, branch="exp")
     (entry,) = plan_expiry(table.location, later(2), AT_ONCE).entries
-    assert entry.state == UNMERGED
+    assert entry.state == rules.UNMERGED
     assert "cleaned up" in entry.why
 
 
@@ -217,7 +208,7 @@ def test_what_changed_since_the_plan_stays(table, uri):
     move_tag(location, "moved", RefSpec(version=1))
     table.tags.delete("gone")
     report = carry_out(location, plan, later(2))
-    assert set(outcomes(report).values()) == {STAYED}
+    assert set(outcomes(report).values()) == {rules.STAYED}
     assert all(outcome.why for outcome in report.outcomes)
     assert branches_of(uri) == {"written", "altered", "tagged", "forked", "guarded", "made-again", "new-child"}
 
@@ -240,7 +231,7 @@ def test_whoever_comes_while_a_branch_is_deleted_saves_it(table, uri, monkeypatc
         drop(location, name, check)
 
     monkeypatch.setattr(expiry, "drop_branch", slow)
-    assert outcomes(carry_out(location, plan, later(2))) == {"exp": STAYED}
+    assert outcomes(carry_out(location, plan, later(2))) == {"exp": rules.STAYED}
     assert "exp" in branches_of(uri)
     assert ids(uri, branch="exp")[-1] == (100 if racing == "commit" else 4)
 
@@ -277,5 +268,5 @@ def test_what_another_tool_wrote_and_nobody_understands_keeps_everything(table, 
     write(uri, numbers(1, 100), branch="exp")
     clean(uri, older_than=timedelta(0))
     assert len(lance.dataset(f"{uri}/tree/exp").versions()) == 2
-    (entry,) = plan_expiry(table.location, later(1000), ExpiryOptions(timedelta(0), force=True)).entries
+    (entry,) = plan_expiry(table.location, later(1000), rules.ExpiryOptions(timedelta(0), force=True)).entries
     assert entry.state == "not known"

@@ -8,23 +8,9 @@ from typing import Any, NamedTuple
 
 import lance
 import pytest
+from support import remote_datasets
 from support.kinds import NIGHT
 from support.merge_datasets import add, head
-from support.remote_datasets import (
-    assert_all_sound,
-    assert_follows,
-    assert_same,
-    begun,
-    branch_off,
-    fetched,
-    made_clone,
-    merged,
-    own_branches,
-    pulled,
-    pushed,
-    read,
-    tell_steps,
-)
 
 from lance_spark.refs.refs import delete_branch
 from lance_spark.storage.datasets import locate
@@ -47,29 +33,29 @@ class Places(NamedTuple):
 
 
 def cloned(places):
-    made_clone(places.source, places.local, places.way)
+    remote_datasets.made_clone(places.source, places.local, places.way)
 
 
 def fetch(places):
-    fetched(places.local, places.source)
+    remote_datasets.fetched(places.local, places.source)
 
 
 def pull(places):
-    pulled(places.local, places.source)
+    remote_datasets.pulled(places.local, places.source)
 
 
 def push(places):
-    pushed(places.local, places.source)
+    remote_datasets.pushed(places.local, places.source)
 
 
 def push_branches(places):
     """The second one was made from the first one, which the remote does not have."""
-    pushed(places.local, places.source, "mine/too")
-    pushed(places.local, places.source, "mine")
+    remote_datasets.pushed(places.local, places.source, "mine/too")
+    remote_datasets.pushed(places.local, places.source, "mine")
 
 
 def push_elsewhere(places):
-    pushed(places.local, places.backup, name="backup")
+    remote_datasets.pushed(places.local, places.backup, name="backup")
 
 
 def grown(places):
@@ -77,9 +63,9 @@ def grown(places):
     cloned(places)
     add(places.source, 200, 203)
     head(places.source).delete("id in (1, 201)")
-    merged(places.source, "exp")
+    remote_datasets.merged(places.source, "exp")
     head(places.source).add_columns({"w": "id"})
-    branch_off(places.source, "new", "exp")
+    remote_datasets.branch_off(places.source, "new", "exp")
     add(places.source, 300, 302, "new")
 
 
@@ -89,7 +75,7 @@ def anew(places):
     for name in lance.dataset(places.source).tags.list():
         lance.dataset(places.source).tags.delete(name)
     delete_branch(locate(places.source), "exp/deep")
-    branch_off(places.source, "exp/deep")
+    remote_datasets.branch_off(places.source, "exp/deep")
     add(places.source, 400, 402, "exp/deep")
 
 
@@ -98,7 +84,7 @@ def changed(places):
     cloned(places)
     add(places.local, 200, 203)
     head(places.local).update({"v": "-1"}, "id in (1, 201)")
-    merged(places.local, "origin/exp")
+    remote_datasets.merged(places.local, "origin/exp")
     head(places.local).add_columns({"w": "id"})
     head(places.local).delete("id in (2, 202)")
     head(places.local).create_scalar_index("w", "BTREE")
@@ -106,9 +92,9 @@ def changed(places):
 
 def branched(places):
     cloned(places)
-    branch_off(places.local, "mine")
+    remote_datasets.branch_off(places.local, "mine")
     add(places.local, 200, 203, "mine")
-    branch_off(places.local, "mine/too", "mine")
+    remote_datasets.branch_off(places.local, "mine/too", "mine")
     head(places.local, "mine/too").delete("id in (1, 202)")
 
 
@@ -138,7 +124,7 @@ EVERY = 1 if NIGHT else 29
 def test_a_second_call_finishes_what_failed_anywhere(tmp_path, monkeypatch, name):
     story, way = STORIES[name], "shallow" if name == "clone-shallow" else "planted"
     places = Places(str(tmp_path / "source.lance"), str(tmp_path / "local.lance"), way)
-    begun(places.source, stable=way == "planted")
+    remote_datasets.begun(places.source, stable=way == "planted")
     story.before(places)
     before = everything(places)
     saved = tmp_path.parent / f"{tmp_path.name}-saved"
@@ -169,7 +155,7 @@ def fails_at(monkeypatch, number, action):
             raise Stopped
 
     with monkeypatch.context() as patched:
-        tell_steps(stop, patched.setattr)
+        remote_datasets.tell_steps(stop, patched.setattr)
         try:
             action()
         except Stopped:
@@ -183,7 +169,7 @@ def everything(places):
     for uri in (places.source, places.local, places.backup):
         if Path(uri).exists():
             for branch in (None, *lance.dataset(uri).branches.list()):
-                found[uri, branch] = read(uri, branch)
+                found[uri, branch] = remote_datasets.read(uri, branch)
     return found
 
 
@@ -192,10 +178,10 @@ def assert_between(places, before, after):
     for uri in (places.source, places.local):
         if not [*Path(uri, "_versions").glob("*.manifest")]:
             continue  # a clone that died before its first version
-        for branch in own_branches(uri):
+        for branch in remote_datasets.own_branches(uri):
             if branch and branch.startswith(("origin/", "backup/")):
                 continue  # it does not follow anything yet
-            now, was, will = read(uri, branch), before.get((uri, branch)), after.get((uri, branch))
+            now, was, will = remote_datasets.read(uri, branch), before.get((uri, branch)), after.get((uri, branch))
             if was is None:
                 assert not now or now in (will, before.get((uri, None)))  # it is being made
             else:
@@ -208,11 +194,11 @@ def keys(rows):
 
 def assert_done(places, name):
     if name == "pull":
-        assert_same(places.local, "origin/main", places.source, None)
+        remote_datasets.assert_same(places.local, "origin/main", places.source, None)
     else:
-        assert_follows(places.local, places.source)
+        remote_datasets.assert_follows(places.local, places.source)
     if name in ("clone", "clone-shallow", "pull", "push"):
-        assert_same(places.local, None, places.source, None)
+        remote_datasets.assert_same(places.local, None, places.source, None)
     if name == "push-elsewhere":
-        assert_same(places.local, None, places.backup, None)
-    assert_all_sound(places.source, places.local)
+        remote_datasets.assert_same(places.local, None, places.backup, None)
+    remote_datasets.assert_all_sound(places.source, places.local)

@@ -7,15 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from lance_spark.scan.partition_rules import (
-    FragmentSize,
-    IndexMatches,
-    ScanRequest,
-    answering_indexes,
-    only_matching,
-    plan_scan,
-    row_address_set,
-)
+from lance_spark.scan import partition_rules as rules
 
 pytestmark = pytest.mark.pure
 
@@ -34,7 +26,7 @@ def decode(content):
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 10_000_000), st.integers(0, 10_000_000))
 def test_a_range_of_rows_is_one_fragment_with_exactly_these_rows(fragment, first, count):
-    content = row_address_set(fragment, first, count)
+    content = rules.row_address_set(fragment, first, count)
     ((found, rows),) = decode(content).items()
     assert (found, len(rows)) == (fragment, count)
     assert not count or (rows.min(), rows.max()) == (first, first + count - 1)
@@ -42,11 +34,11 @@ def test_a_range_of_rows_is_one_fragment_with_exactly_these_rows(fragment, first
 
 @pytest.mark.parametrize(("first", "count"), [(0, 1), (65_535, 2), (2**32 - 1, 1), (2**32 - 70_000, 70_000)])
 def test_the_ends_of_blocks_and_of_the_address_space_are_kept(first, count):
-    assert decode(row_address_set(0, first, count)) == {0: BitMap(range(first, first + count))}
+    assert decode(rules.row_address_set(0, first, count)) == {0: BitMap(range(first, first + count))}
 
 
 def test_a_range_of_ten_million_rows_is_small():
-    assert len(row_address_set(0, 5, 10_000_000)) < 4096
+    assert len(rules.row_address_set(0, 5, 10_000_000)) < 4096
 
 
 def explained(query=None, full="f", refine="--", project=False):
@@ -71,7 +63,7 @@ def explained(query=None, full="f", refine="--", project=False):
     ],
 )
 def test_indexes_that_alone_answer_a_filter_are_named(query, names):
-    assert answering_indexes(explained(query)) == names
+    assert rules.answering_indexes(explained(query)) == names
 
 
 @pytest.mark.parametrize(
@@ -93,27 +85,27 @@ def test_indexes_that_alone_answer_a_filter_are_named(query, names):
     ],
 )
 def test_a_filter_that_leaves_data_to_be_read_names_no_index(plan):
-    assert answering_indexes(plan) == frozenset()
+    assert rules.answering_indexes(plan) == frozenset()
 
 
-FRAGMENTS = [FragmentSize(index, 1_000_000, 900_000, 100_000_000) for index in range(4)]
+FRAGMENTS = [rules.FragmentSize(index, 1_000_000, 900_000, 100_000_000) for index in range(4)]
 
 
 def test_only_covered_fragments_without_a_match_are_left_out():
-    found = only_matching(FRAGMENTS, IndexMatches(frozenset({0, 1, 2}), {1: 500, 2: 0}))
+    found = rules.only_matching(FRAGMENTS, rules.IndexMatches(frozenset({0, 1, 2}), {1: 500, 2: 0}))
     assert [fragment.fragment_id for fragment in found] == [1, 3]
     assert found[1] == FRAGMENTS[3]
     assert (found[0].live_rows, found[0].stored_bytes) == (500, 50_000)
 
 
 def test_matches_may_be_anywhere_in_a_split_fragment():
-    visited = only_matching(FRAGMENTS[:1], IndexMatches(frozenset({0}), {0: 800_000}))
-    parts = plan_scan(visited, ScanRequest(100, cores=8, filtered=True))
+    visited = rules.only_matching(FRAGMENTS[:1], rules.IndexMatches(frozenset({0}), {0: 800_000}))
+    parts = rules.plan_scan(visited, rules.ScanRequest(100, cores=8, filtered=True))
     assert len(parts) > 1
     assert sum(part.row_count for part in parts) == 1_000_000
 
 
 def test_an_index_without_any_match_leaves_nothing_to_read():
-    assert only_matching(FRAGMENTS, IndexMatches(frozenset(range(4)), {})) == []
-    assert only_matching([], IndexMatches(frozenset({1}), {1: 5})) == []
-    assert only_matching([FragmentSize(0, 0, 0, 0)], IndexMatches(frozenset({0}), {})) == []
+    assert rules.only_matching(FRAGMENTS, rules.IndexMatches(frozenset(range(4)), {})) == []
+    assert rules.only_matching([], rules.IndexMatches(frozenset({1}), {1: 5})) == []
+    assert rules.only_matching([rules.FragmentSize(0, 0, 0, 0)], rules.IndexMatches(frozenset({0}), {})) == []

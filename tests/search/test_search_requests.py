@@ -4,16 +4,8 @@ import pytest
 
 from lance_spark.errors import InvalidOption
 from lance_spark.format.metadata import Segment
+from lance_spark.search import text_rules as rules
 from lance_spark.search.search_rules import FLAT_BYTES, SEGMENT_BYTES, FlatTask, SegmentTask, parse_search, vector_tasks
-from lance_spark.search.text_rules import (
-    BooleanQuery,
-    BoostQuery,
-    MatchQuery,
-    MultiMatchQuery,
-    PhraseQuery,
-    columns_of,
-    on_column,
-)
 
 pytestmark = pytest.mark.pure
 
@@ -46,13 +38,13 @@ def asked(text, column=None, **options):
 
 
 WORDING = [
-    (("late storm",), {}, MatchQuery("late storm")),
-    (("late storm", "text"), {}, MatchQuery("late storm", "text")),
-    (("late", "text"), {"fuzziness": 2, "operator": "and"}, MatchQuery("late", "text", 2, "and")),
-    (("late storm", ["text"]), {"phrase": True, "slop": 2}, PhraseQuery("late storm", "text", 2)),
-    (("late", ["a", "b"]), {}, MultiMatchQuery("late", ["a", "b"], [1.0, 1.0])),
-    (("late", {"a": 3, "b": 1}), {"operator": "and"}, MultiMatchQuery("late", ["a", "b"], [3.0, 1.0], "and")),
-    (("late", {"a": 3}), {}, MultiMatchQuery("late", ["a"], [3.0])),
+    (("late storm",), {}, rules.MatchQuery("late storm")),
+    (("late storm", "text"), {}, rules.MatchQuery("late storm", "text")),
+    (("late", "text"), {"fuzziness": 2, "operator": "and"}, rules.MatchQuery("late", "text", 2, "and")),
+    (("late storm", ["text"]), {"phrase": True, "slop": 2}, rules.PhraseQuery("late storm", "text", 2)),
+    (("late", ["a", "b"]), {}, rules.MultiMatchQuery("late", ["a", "b"], [1.0, 1.0])),
+    (("late", {"a": 3, "b": 1}), {"operator": "and"}, rules.MultiMatchQuery("late", ["a", "b"], [3.0, 1.0], "and")),
+    (("late", {"a": 3}), {}, rules.MultiMatchQuery("late", ["a"], [3.0])),
 ]
 
 
@@ -67,8 +59,8 @@ REFUSED = [
     (("late", []), {}),
     (("late",), {"fuzziness": -1}),
     (("late",), {"slop": "1", "phrase": True}),
-    ((MultiMatchQuery("late", ["a"], [1.0, 2.0]),), {}),
-    ((BooleanQuery(must=[MatchQuery("")]),), {}),
+    ((rules.MultiMatchQuery("late", ["a"], [1.0, 2.0]),), {}),
+    ((rules.BooleanQuery(must=[rules.MatchQuery("")]),), {}),
     ((b"late",), {}),
 ]
 
@@ -80,12 +72,12 @@ def test_queries_that_cannot_be(words, options):
 
 
 def test_columns_of_queries_inside_queries():
-    query = BooleanQuery(
-        must=[MatchQuery("a"), BoostQuery(PhraseQuery("b c", "title"), MatchQuery("d"))],
-        must_not=[MultiMatchQuery("e", ["x", "title"])],
+    query = rules.BooleanQuery(
+        must=[rules.MatchQuery("a"), rules.BoostQuery(rules.PhraseQuery("b c", "title"), rules.MatchQuery("d"))],
+        must_not=[rules.MultiMatchQuery("e", ["x", "title"])],
     )
-    assert columns_of(query) == [None, "title", "x"]
-    assert columns_of(on_column(query, "text")) == ["text", "title", "x"]
+    assert rules.columns_of(query) == [None, "title", "x"]
+    assert rules.columns_of(rules.on_column(query, "text")) == ["text", "title", "x"]
 
 
 def test_how_many_candidates_both_lists_have():

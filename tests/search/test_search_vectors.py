@@ -8,20 +8,8 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.errors import InvalidOption, SchemaMismatch
+from lance_spark.search import vector_rules
 from lance_spark.search.search_rules import ColumnIndex
-from lance_spark.search.vector_rules import (
-    QueryVector,
-    Shape,
-    as_vector,
-    as_vectors,
-    check_alone,
-    check_direction,
-    check_refined,
-    effective_metric,
-    is_incomplete,
-    shape_of,
-    vector_column,
-)
 
 pytestmark = pytest.mark.pure
 
@@ -34,11 +22,11 @@ SEVERAL = pa.field("m", pa.list_(pa.list_(pa.float32(), 3)))
 @pytest.mark.parametrize(
     ("type", "shape"),
     [
-        (FLOATS.type, Shape(3, "f4", False)),
-        (pa.list_(pa.float16(), 2), Shape(2, "f4", False)),
-        (DOUBLES.type, Shape(3, "f8", False)),
-        (BYTES.type, Shape(3, "u1", False)),
-        (SEVERAL.type, Shape(3, "f4", True)),
+        (FLOATS.type, vector_rules.Shape(3, "f4", False)),
+        (pa.list_(pa.float16(), 2), vector_rules.Shape(2, "f4", False)),
+        (DOUBLES.type, vector_rules.Shape(3, "f8", False)),
+        (BYTES.type, vector_rules.Shape(3, "u1", False)),
+        (SEVERAL.type, vector_rules.Shape(3, "f4", True)),
         (pa.list_(BYTES.type), None),
         (pa.list_(pa.int8(), 3), None),
         (pa.list_(pa.float32()), None),
@@ -49,7 +37,7 @@ SEVERAL = pa.field("m", pa.list_(pa.list_(pa.float32(), 3)))
     ids=str,
 )
 def test_columns_of_vectors(type, shape):
-    assert shape_of(type) == shape
+    assert vector_rules.shape_of(type) == shape
 
 
 GOOD = [
@@ -74,11 +62,11 @@ GOOD = [
 
 @pytest.mark.parametrize(("field", "given", "values"), GOOD, ids=lambda value: str(value)[:40])
 def test_what_is_taken_as_a_vector(field, given, values):
-    found = as_vector(given, field)
-    assert found.dtype == np.dtype(shape_of(field.type).number)
+    found = vector_rules.as_vector(given, field)
+    assert found.dtype == np.dtype(vector_rules.shape_of(field.type).number)
     assert found.tolist() == values
-    sent = pickle.loads(pickle.dumps(QueryVector.of(found)))
-    assert sent == QueryVector.of(found)
+    sent = pickle.loads(pickle.dumps(vector_rules.QueryVector.of(found)))
+    assert sent == vector_rules.QueryVector.of(found)
     assert sent.values.tolist() == values
 
 
@@ -115,54 +103,54 @@ BAD = [
 @pytest.mark.parametrize(("field", "given", "words"), BAD, ids=lambda value: str(value)[:40])
 def test_what_is_no_vector_of_the_column(field, given, words):
     with pytest.raises(SchemaMismatch, match=words):
-        as_vector(given, field)
+        vector_rules.as_vector(given, field)
 
 
 def test_many_vectors_keep_their_places():
     given = pa.array([None, [1, 2, 3], None, [0, 255, 9]], pa.list_(pa.int16()))
-    places, matrix = as_vectors(given, BYTES)
+    places, matrix = vector_rules.as_vectors(given, BYTES)
     assert places.tolist() == [1, 3]
     assert matrix.dtype == np.uint8
     assert matrix.tolist() == [[1, 2, 3], [0, 255, 9]]
-    assert as_vectors(given, FLOATS)[1].dtype == np.float32
-    assert as_vectors(pa.array([None], pa.list_(pa.int16())), BYTES)[1].shape == (0, 3)
+    assert vector_rules.as_vectors(given, FLOATS)[1].dtype == np.float32
+    assert vector_rules.as_vectors(pa.array([None], pa.list_(pa.int16())), BYTES)[1].shape == (0, 3)
     decimals = pa.array([[Decimal("1.0"), Decimal("2.0"), Decimal("3.0")]], pa.list_(pa.decimal128(2, 1)))
     for field in (FLOATS, BYTES):
-        assert as_vectors(decimals, field)[1].tolist() == [[1, 2, 3]]
+        assert vector_rules.as_vectors(decimals, field)[1].tolist() == [[1, 2, 3]]
     for wrong in ([1, 2, 300], [1, 2, -1], [1, 2, None]):
         with pytest.raises(SchemaMismatch, match=r"A query holds .*, but column 'h' has bytes"):
-            as_vectors(pa.array([wrong], pa.list_(pa.int16())), BYTES)
+            vector_rules.as_vectors(pa.array([wrong], pa.list_(pa.int16())), BYTES)
     with pytest.raises(SchemaMismatch, match="A query has 2 numbers"):
-        as_vectors(pa.array([[1, 2]], pa.list_(pa.int16())), BYTES)
+        vector_rules.as_vectors(pa.array([[1, 2]], pa.list_(pa.int16())), BYTES)
     with pytest.raises(SchemaMismatch, match="several vectors per row"):
-        check_alone(SEVERAL)
+        vector_rules.check_alone(SEVERAL)
 
 
 def test_zeros_have_no_direction():
-    check_direction(np.array([0.0, 1.0]), "cosine")
-    check_direction(np.zeros(2), "l2")
-    check_direction(np.array([[0.0, 1.0], [1.0, 0.0]]), "cosine")
+    vector_rules.check_direction(np.array([0.0, 1.0]), "cosine")
+    vector_rules.check_direction(np.zeros(2), "l2")
+    vector_rules.check_direction(np.array([[0.0, 1.0], [1.0, 0.0]]), "cosine")
     for zeros in (np.zeros(2), np.array([[0.0, 1.0], [0.0, 0.0]])):
         with pytest.raises(SchemaMismatch, match="all zeros"):
-            check_direction(zeros, "cosine")
+            vector_rules.check_direction(zeros, "cosine")
 
 
 def test_the_metric_of_a_search():
     index = ColumnIndex("i", {"metric": "cosine"}, ())
-    assert effective_metric(None, None, FLOATS) == "l2"
-    assert effective_metric(None, None, SEVERAL) == "l2"
-    assert effective_metric(None, None, BYTES) == "hamming"
-    assert effective_metric(None, index, FLOATS) == "cosine"
-    assert effective_metric("dot", None, FLOATS) == "dot"
+    assert vector_rules.effective_metric(None, None, FLOATS) == "l2"
+    assert vector_rules.effective_metric(None, None, SEVERAL) == "l2"
+    assert vector_rules.effective_metric(None, None, BYTES) == "hamming"
+    assert vector_rules.effective_metric(None, index, FLOATS) == "cosine"
+    assert vector_rules.effective_metric("dot", None, FLOATS) == "dot"
 
 
 def test_an_index_of_several_vectors_a_row_answers_with_exact_distances_or_not_at_all():
     index = ColumnIndex("i", {"metric": "cosine"}, ())
-    assert check_refined(FLOATS, index, None, True)
-    assert check_refined(SEVERAL, index, 10, True)
-    assert not check_refined(SEVERAL, index, None, False)
+    assert vector_rules.check_refined(FLOATS, index, None, True)
+    assert vector_rules.check_refined(SEVERAL, index, 10, True)
+    assert not vector_rules.check_refined(SEVERAL, index, None, False)
     with pytest.raises(InvalidOption, match="only approximates") as refused:
-        check_refined(SEVERAL, index, None, True)
+        vector_rules.check_refined(SEVERAL, index, None, True)
     assert "refine_factor=10" in refused.value.hint
 
 
@@ -185,12 +173,12 @@ INCOMPLETE = [
 
 @pytest.mark.parametrize(("vectors", "places"), INCOMPLETE, ids=lambda each: str(getattr(each, "type", "")))
 def test_a_vector_that_lacks_a_number_is_incomplete(vectors, places):
-    assert np.flatnonzero(is_incomplete(vectors)).tolist() == places
+    assert np.flatnonzero(vector_rules.is_incomplete(vectors)).tolist() == places
 
 
 @pytest.mark.parametrize("column", ["v", None])
 def test_lists_without_a_length_can_become_vectors(column):
     schema = pa.schema([("id", pa.int64()), ("v", pa.list_(pa.float32()))])
     with pytest.raises(SchemaMismatch, match=r"Column 'v' is list.*: vectors need a length") as refused:
-        vector_column(schema, column)
+        vector_rules.vector_column(schema, column)
     assert "t.add_columns({'v_vector': 'v'}, vector={'v_vector': 384})" in refused.value.hint

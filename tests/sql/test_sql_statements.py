@@ -6,16 +6,7 @@ import pytest
 
 from lance_spark.errors import InvalidOption
 from lance_spark.native.row_statements import with_all_rows
-from lance_spark.sql.statement_rules import (
-    AlterRef,
-    DescribeHistory,
-    Optimize,
-    Restore,
-    Vacuum,
-    may_change_rows,
-    opened,
-    parse,
-)
+from lance_spark.sql import statement_rules as rules
 
 pytestmark = pytest.mark.pure
 
@@ -41,7 +32,7 @@ CASES = {
 
 @pytest.mark.parametrize("text", CASES)
 def test_what_may_change_rows(text):
-    assert may_change_rows(text) is CASES[text]
+    assert rules.may_change_rows(text) is CASES[text]
 
 
 def test_something_is_put_behind_a_merge():
@@ -86,64 +77,66 @@ SPARKS = [
 
 @pytest.mark.parametrize("text", OPENED)
 def test_the_table_that_a_statement_is_about(text):
-    found = opened(text)
+    found = rules.opened(text)
     assert (found.verb, found.table, found.is_path) == (*OPENED[text], "'/data" in text)
 
 
 @pytest.mark.parametrize("text", SPARKS)
 def test_other_statements_are_left_to_spark(text):
-    assert opened(text) is None
+    assert rules.opened(text) is None
 
 
 def test_many_comments_take_no_time():
-    assert opened("/* a */ " * 10_000 + "SELECT 1") is None
+    assert rules.opened("/* a */ " * 10_000 + "SELECT 1") is None
 
 
 READ = {
-    "DESCRIBE HISTORY t": DescribeHistory(),
-    "DESCRIBE HISTORY t LIMIT 5 ;": DescribeHistory(5),
-    "OPTIMIZE t": Optimize(),
-    "OPTIMIZE t WHERE day > '2026-01-01' AND (a = 1 OR zorder.by = 2)": Optimize(
+    "DESCRIBE HISTORY t": rules.DescribeHistory(),
+    "DESCRIBE HISTORY t LIMIT 5 ;": rules.DescribeHistory(5),
+    "OPTIMIZE t": rules.Optimize(),
+    "OPTIMIZE t WHERE day > '2026-01-01' AND (a = 1 OR zorder.by = 2)": rules.Optimize(
         "day > '2026-01-01' AND (a = 1 OR zorder.by = 2)"
     ),
-    "OPTIMIZE t WHERE a = ';' -- b\n zorder by (a, `b c`)": Optimize("a = ';'", 0, ("a", "b c")),
-    "OPTIMIZE t ZORDER BY a, b": Optimize(None, 0, ("a", "b")),
-    "VACUUM t": Vacuum(),
-    "VACUUM t RETAIN 36 HOURS": Vacuum(timedelta(hours=36)),
-    "vacuum t dry run retain 0.5 hours": Vacuum(timedelta(minutes=30), True),
-    "VACUUM t FULL RETAIN 7 DAYS": Vacuum(timedelta(days=7)),
-    "RESTORE TABLE t TO VERSION AS OF 3": Restore("3"),
-    "RESTORE t VERSION AS OF 'v2013'": Restore("v2013"),
-    "RESTORE TABLE t TO TIMESTAMP AS OF '2026-01-31 12:00:00'": Restore(None, "'2026-01-31 12:00:00'"),
-    "RESTORE TABLE t TIMESTAMP AS OF now() - INTERVAL 1 HOUR;": Restore(None, "now() - INTERVAL 1 HOUR"),
-    "ALTER TABLE t CREATE BRANCH exp": AlterRef("CREATE", False, "exp"),
+    "OPTIMIZE t WHERE a = ';' -- b\n zorder by (a, `b c`)": rules.Optimize("a = ';'", 0, ("a", "b c")),
+    "OPTIMIZE t ZORDER BY a, b": rules.Optimize(None, 0, ("a", "b")),
+    "VACUUM t": rules.Vacuum(),
+    "VACUUM t RETAIN 36 HOURS": rules.Vacuum(timedelta(hours=36)),
+    "vacuum t dry run retain 0.5 hours": rules.Vacuum(timedelta(minutes=30), True),
+    "VACUUM t FULL RETAIN 7 DAYS": rules.Vacuum(timedelta(days=7)),
+    "RESTORE TABLE t TO VERSION AS OF 3": rules.Restore("3"),
+    "RESTORE t VERSION AS OF 'v2013'": rules.Restore("v2013"),
+    "RESTORE TABLE t TO TIMESTAMP AS OF '2026-01-31 12:00:00'": rules.Restore(None, "'2026-01-31 12:00:00'"),
+    "RESTORE TABLE t TIMESTAMP AS OF now() - INTERVAL 1 HOUR;": rules.Restore(None, "now() - INTERVAL 1 HOUR"),
+    "ALTER TABLE t CREATE BRANCH exp": rules.AlterRef("CREATE", False, "exp"),
     "ALTER TABLE t CREATE BRANCH IF NOT EXISTS exp/delays AS OF VERSION 7 RETAIN 7 DAYS "
-    "WITH SNAPSHOT RETENTION 2 SNAPSHOTS": AlterRef("CREATE", False, "exp/delays", True, "7", timedelta(days=7), 2),
-    "ALTER TABLE t CREATE OR REPLACE TAG `v 1` AS OF VERSION 'exp@3' RETAIN 1 DAY": AlterRef(
+    "WITH SNAPSHOT RETENTION 2 SNAPSHOTS": rules.AlterRef(
+        "CREATE", False, "exp/delays", True, "7", timedelta(days=7), 2
+    ),
+    "ALTER TABLE t CREATE OR REPLACE TAG `v 1` AS OF VERSION 'exp@3' RETAIN 1 DAY": rules.AlterRef(
         "CREATE OR REPLACE", True, "v 1", False, "exp@3", timedelta(days=1)
     ),
-    "ALTER TABLE t REPLACE TAG v1.2 AS OF VERSION 3": AlterRef("REPLACE", True, "v1.2", version="3"),
-    "ALTER TABLE t DROP BRANCH IF EXISTS 'exp'": AlterRef("DROP", False, "exp", True),
-    "ALTER TABLE t DROP TAG 2013": AlterRef("DROP", True, "2013"),
+    "ALTER TABLE t REPLACE TAG v1.2 AS OF VERSION 3": rules.AlterRef("REPLACE", True, "v1.2", version="3"),
+    "ALTER TABLE t DROP BRANCH IF EXISTS 'exp'": rules.AlterRef("DROP", False, "exp", True),
+    "ALTER TABLE t DROP TAG 2013": rules.AlterRef("DROP", True, "2013"),
 }
 
 
 @pytest.mark.parametrize("text", READ)
 def test_what_a_statement_asks_for(text):
-    assert parse(opened(text)) == READ[text]
+    assert rules.parse(rules.opened(text)) == READ[text]
 
 
 def test_parameters_stand_for_numbers_texts_and_names():
     named = {"t": "lake.flights", "h": 36, "v": "v2013"}
-    found = opened("VACUUM IDENTIFIER(:t) RETAIN :h HOURS", named)
-    assert (found.table, parse(found, named)) == (("lake", "flights"), Vacuum(timedelta(hours=36)))
-    assert parse(opened("RESTORE t VERSION AS OF :v", named), named) == Restore("v2013")
-    found = opened("OPTIMIZE IDENTIFIER(?) WHERE a > ? AND b < ?", ["t", 1, 2])
-    assert parse(found, ["t", 1, 2]) == Optimize("a > ? AND b < ?", 1)
+    found = rules.opened("VACUUM IDENTIFIER(:t) RETAIN :h HOURS", named)
+    assert (found.table, rules.parse(found, named)) == (("lake", "flights"), rules.Vacuum(timedelta(hours=36)))
+    assert rules.parse(rules.opened("RESTORE t VERSION AS OF :v", named), named) == rules.Restore("v2013")
+    found = rules.opened("OPTIMIZE IDENTIFIER(?) WHERE a > ? AND b < ?", ["t", 1, 2])
+    assert rules.parse(found, ["t", 1, 2]) == rules.Optimize("a > ? AND b < ?", 1)
     with pytest.raises(InvalidOption, match=r":gone.*no value"):
-        parse(opened("VACUUM t RETAIN :gone HOURS", named), named)
+        rules.parse(rules.opened("VACUUM t RETAIN :gone HOURS", named), named)
     with pytest.raises(InvalidOption, match="number or a text"):
-        parse(opened("VACUUM t RETAIN ? HOURS", [None]), [None])
+        rules.parse(rules.opened("VACUUM t RETAIN ? HOURS", [None]), [None])
 
 
 @pytest.mark.parametrize(
@@ -167,6 +160,6 @@ def test_parameters_stand_for_numbers_texts_and_names():
 )
 def test_what_cannot_be_read_is_refused_with_the_form(text, where):
     with pytest.raises(InvalidOption) as refusal:
-        parse(opened(text))
+        rules.parse(rules.opened(text))
     assert where in refusal.value.message
     assert refusal.value.hint.startswith("Its form is: ")

@@ -26,33 +26,12 @@ from lance_spark.maintenance.maintain import UpkeepOptions, maintain
 from lance_spark.maintenance.policy_rules import maintenance_policy
 from lance_spark.maintenance.report import MaintenanceReport
 from lance_spark.merge.conflict_rules import TAKEN_BEFORE
-from support.lake_race import (
-    COLD,
-    ENGINE,
-    HOT,
-    MOMENTS,
-    PUBLISHERS,
-    ROWS,
-    RUN,
-    SAME,
-    SHARED,
-    TABLES,
-    WORKERS,
-    catalog_of,
-    ids_of_run,
-    locations,
-    make_lake,
-    opened,
-    publish,
-    told,
-    warm_up,
-    work,
-)
+from support import lake_race
 from support.processes import PATIENCE, Job, Team, processes
 from support.storm import Place, value_of
 from support.storm_log import OK, UNKNOWN, Entry, read_logs, summary
 
-FIRST_RUN = PUBLISHERS[0] * 1_000_000_000
+FIRST_RUN = lake_race.PUBLISHERS[0] * 1_000_000_000
 
 
 def run_race(place: Place, team: Team, longest: float) -> int:
@@ -61,8 +40,13 @@ def run_race(place: Place, team: Team, longest: float) -> int:
     ``longest`` is how many seconds after the beginning of a publish one is killed, at the most.
     """
     Path(place.notes, "jobs").mkdir(parents=True)
-    make_lake(place)
-    team.prepare([Job(work, (place, run, name, 1 + at), warm_up) for at, (run, name) in enumerate(WORKERS)])
+    lake_race.make_lake(place)
+    team.prepare(
+        [
+            Job(lake_race.work, (place, run, name, 1 + at), lake_race.warm_up)
+            for at, (run, name) in enumerate(lake_race.WORKERS)
+        ]
+    )
     team.go()
     began = time.time()
     killed = _kill_publishers(place, longest)
@@ -73,11 +57,11 @@ def run_race(place: Place, team: Team, longest: float) -> int:
 
 def _kill_publishers(place: Place, longest: float) -> int:
     chance, end = random.Random(place.seed), time.time() + place.seconds
-    generations = dict.fromkeys(PUBLISHERS, 0)
-    running = {number: _start(place, number, 0, end) for number in PUBLISHERS}
+    generations = dict.fromkeys(lake_race.PUBLISHERS, 0)
+    running = {number: _start(place, number, 0, end) for number in lake_race.PUBLISHERS}
     killed = 0
     while not killed or time.time() < end:
-        number = chance.choice(PUBLISHERS)
+        number = chance.choice(lake_race.PUBLISHERS)
         time.sleep(chance.uniform(0, longest))
         _wait_for_publish(place, number)
         time.sleep(chance.uniform(0, longest))
@@ -107,7 +91,7 @@ def _signal(process: BaseProcess, what: signal.Signals) -> None:
 
 
 def _start(place: Place, number: int, generation: int, end: float) -> BaseProcess:
-    process = processes().Process(target=publish, args=(place, number, generation, end), daemon=True)
+    process = processes().Process(target=lake_race.publish, args=(place, number, generation, end), daemon=True)
     process.start()
     return process
 
@@ -134,11 +118,11 @@ class Lake:
 
 def account(place: Place) -> None:
     """Ends what is unfinished; then every row is where it must be, and every publish wholly there or not at all."""
-    lake = catalog_of(place)
+    lake = lake_race.catalog_of(place)
     while lake.recover() is not None:
         continue
     wrong: list[str] = []
-    tables = locations(place)
+    tables = lake_race.locations(place)
     rows = {name: _read(location, name, wrong) for name, location in tables.items()}
     manifest = lake.catalog.manifest
     numbers = sorted(journals.sequences(manifest))
@@ -146,7 +130,7 @@ def account(place: Place) -> None:
     entries = tuple(read_logs(place.notes))
     found = Lake(place, entries, tuple(publishes), tables, rows, frozenset(lake.list_tables(recursive=True)))
     outcomes = Counter("unfinished" if outcome is None else outcome.outcome for _, outcome in publishes)
-    helped = sum(bool(entry.facts) for entry in told(entries, "recover"))
+    helped = sum(bool(entry.facts) for entry in lake_race.told(entries, "recover"))
     print(f"{summary(entries)}\npublishes: {dict(outcomes)}, ended by others: {helped}")
     wrong += [f"publishes {numbers} are stored"] if numbers != [*range(1, len(numbers) + 1)] else []
     for check in (_outcomes, _appended, _runs, _claims, _shared, _hot, _tags, _moments, _unexpected):
@@ -159,11 +143,11 @@ def account(place: Place) -> None:
 def _read(location: DatasetLocation, name: str, wrong: list[str]) -> dict[int, int]:
     """The rows of main's newest version; every listed version of every branch can be read, and is whole."""
     rows: dict[int, int] = {}
-    for branch in [*opened(location).branches.list(), None]:
-        for version in sorted(entry["version"] for entry in opened(location, branch).versions()):
+    for branch in [*lake_race.opened(location).branches.list(), None]:
+        for version in sorted(entry["version"] for entry in lake_race.opened(location, branch).versions()):
             where = f"{name}, {branch or 'main'}@{version}"
             try:
-                table = opened(location, branch, version).to_table()
+                table = lake_race.opened(location, branch, version).to_table()
             except (OSError, ValueError, RuntimeError) as problem:
                 wrong.append(f"{where} cannot be read: {problem}")
                 continue
@@ -171,17 +155,17 @@ def _read(location: DatasetLocation, name: str, wrong: list[str]) -> dict[int, i
             rows = dict(zip(ids, values, strict=True))
             if len(rows) < len(ids):
                 wrong.append(f"{where} has rows twice: {[key for key, n in Counter(ids).items() if n > 1][:10]}")
-            if any(value != value_of(key) for key, value in rows.items() if key not in HOT):
+            if any(value != value_of(key) for key, value in rows.items() if key not in lake_race.HOT):
                 wrong.append(f"{where} has values that nobody wrote")
-            halves = [first for first, count in _runs_in(rows).items() if count != ROWS]
-            if halves or not {*HOT, *COLD} <= set(rows):
+            halves = [first for first, count in _runs_in(rows).items() if count != lake_race.ROWS]
+            if halves or not {*lake_race.HOT, *lake_race.COLD} <= set(rows):
                 wrong.append(f"{where} has half of the runs {halves}, or lacks rows of the beginning")
     return rows
 
 
 def _runs_in(rows: dict[int, int]) -> Counter[int]:
     """How many rows there are of each run."""
-    return Counter(key // RUN * RUN for key in rows if key >= FIRST_RUN)
+    return Counter(key // lake_race.RUN * lake_race.RUN for key in rows if key >= FIRST_RUN)
 
 
 def _outcomes(lake: Lake) -> Iterator[str]:
@@ -197,15 +181,15 @@ def _outcomes(lake: Lake) -> Iterator[str]:
 
 def _appended(lake: Lake) -> Iterator[str]:
     """What was appended to main is there once, in that table; what nobody wrote is not."""
-    appends = told(lake.entries, "append", "append to shared")
+    appends = lake_race.told(lake.entries, "append", "append to shared")
     known = {(entry.facts.get("table"), key) for entry in appends for key in entry.added}
     maybe = {key for entry in appends if entry.outcome == UNKNOWN for key in entry.added}
     for name, rows in lake.rows.items():
-        foreign = (key for key in rows if COLD[-1] < key < FIRST_RUN and (name, key) not in known)
+        foreign = (key for key in rows if lake_race.COLD[-1] < key < FIRST_RUN and (name, key) not in known)
         strange = sorted(set(foreign) - maybe)
         if strange:
             yield f"{name} has rows that nobody wrote to it: {strange[:10]}"
-    for entry in told(lake.entries, "append"):
+    for entry in lake_race.told(lake.entries, "append"):
         rows = lake.rows.get(entry.facts.get("table", ""), {})
         if entry.outcome == OK and not set(entry.added) <= set(rows):
             yield f"lost: {entry}"
@@ -213,7 +197,7 @@ def _appended(lake: Lake) -> Iterator[str]:
 
 def _left(journal: Journal, outcome: PublishOutcome | None) -> set[str]:
     """Tables in which rows of a publish were changed before it was taken back: it says that they could not be."""
-    if outcome is None or outcome.is_published or journal.branch == SHARED:
+    if outcome is None or outcome.is_published or journal.branch == lake_race.SHARED:
         return set()
     return {conflict.name for conflict in outcome.conflicts if conflict.reason.startswith(LEFT)}
 
@@ -221,9 +205,9 @@ def _left(journal: Journal, outcome: PublishOutcome | None) -> set[str]:
 def _runs(lake: Lake) -> Iterator[str]:
     """A run is in all tables of its publish if that was published, and in none if it was not, or never decided."""
     seen: set[int] = set()
-    taken = {entry.facts.get("taken") for entry in told(lake.entries, "take name")}
+    taken = {entry.facts.get("taken") for entry in lake_race.told(lake.entries, "take name")}
     for journal, outcome in lake.publishes:
-        if journal.branch == SHARED:
+        if journal.branch == lake_race.SHARED:
             continue
         first = int(journal.message)
         if outcome is not None and outcome.is_published:
@@ -231,13 +215,13 @@ def _runs(lake: Lake) -> Iterator[str]:
                 yield f"{journal.subject}, run {first}, was published twice"
             seen.add(first)
             names = {table.name for table in journal.tables}
-            there = {name for name, rows in lake.rows.items() if set(ids_of_run(first, name)) <= set(rows)}
+            there = {name for name, rows in lake.rows.items() if set(lake_race.ids_of_run(first, name)) <= set(rows)}
             if there != names:
                 yield f"{journal.subject}, run {first}, was published to {sorted(names)}, and is in {sorted(there)}"
         for change in journal.rows:
             name = str(change.known.identifier)
             published = outcome is not None and outcome.is_published
-            if name != SAME and (name in lake.listed) != (published or name in taken):
+            if name != lake_race.SAME and (name in lake.listed) != (published or name in taken):
                 yield f"{journal.subject}, {outcome.outcome if outcome else None}: new table {name} is wrong"
     for name, rows in lake.rows.items():
         left = {int(journal.message) for journal, outcome in lake.publishes if name in _left(journal, outcome)}
@@ -249,18 +233,18 @@ def _runs(lake: Lake) -> Iterator[str]:
 def _claims(lake: Lake) -> Iterator[str]:
     """What publishers were told is so."""
     published = {int(journal.message) for journal, outcome in lake.publishes if _counts(journal, outcome)}
-    for entry in told(lake.entries, "publish"):
+    for entry in lake_race.told(lake.entries, "publish"):
         if entry.outcome == OK and (entry.facts.get("state") != "published" or entry.facts["first"] not in published):
             yield f"not so: {entry}"
     ids = {journal.id: outcome for journal, outcome in lake.publishes}
-    for entry in told(lake.entries, "publish", "publish shared", "recover"):
+    for entry in lake_race.told(lake.entries, "publish", "publish shared", "recover"):
         outcome = ids.get(entry.facts.get("id") or "")
         if entry.outcome == OK and entry.facts.get("id") and (not outcome or outcome.outcome != entry.facts["state"]):
             yield f"not so: {entry}, but {outcome}"
 
 
 def _counts(journal: Journal, outcome: PublishOutcome | None) -> bool:
-    return journal.branch != SHARED and outcome is not None and outcome.is_published
+    return journal.branch != lake_race.SHARED and outcome is not None and outcome.is_published
 
 
 def _shared(lake: Lake) -> Iterator[str]:
@@ -268,7 +252,7 @@ def _shared(lake: Lake) -> Iterator[str]:
     for name, rows in lake.rows.items():
         published = [journal for journal, outcome in lake.publishes if _of_shared(journal, outcome)]
         upto = max((_version_of(journal, name) for journal in published), default=0)
-        for entry in told(lake.entries, "append to shared"):
+        for entry in lake_race.told(lake.entries, "append to shared"):
             if entry.facts.get("table") != name or entry.outcome != OK:
                 continue
             expected = set(entry.added) if entry.facts["version"] <= upto else set()
@@ -277,7 +261,7 @@ def _shared(lake: Lake) -> Iterator[str]:
 
 
 def _of_shared(journal: Journal, outcome: PublishOutcome | None) -> bool:
-    return journal.branch == SHARED and outcome is not None and outcome.is_published
+    return journal.branch == lake_race.SHARED and outcome is not None and outcome.is_published
 
 
 def _version_of(journal: Journal, name: str) -> int:
@@ -287,33 +271,33 @@ def _version_of(journal: Journal, name: str) -> int:
 def _hot(lake: Lake) -> Iterator[str]:
     """Rows that several processes update have a value that one of them wrote, and no publish that was taken back."""
     published = {int(journal.message) for journal, outcome in lake.publishes if _counts(journal, outcome)}
-    wrote = {entry.facts["stamp"] for entry in told(lake.entries, "update") if entry.outcome == OK}
+    wrote = {entry.facts["stamp"] for entry in lake_race.told(lake.entries, "update") if entry.outcome == OK}
     for name, rows in lake.rows.items():
         left = {int(journal.message) for journal, outcome in lake.publishes if name in _left(journal, outcome)}
-        for key in HOT:
+        for key in lake_race.HOT:
             if rows.get(key) not in {value_of(key), *published, *wrote, *left}:
                 yield f"{name} has {rows.get(key)} in row {key}, which no publish and no update brought"
 
 
 def _tags(lake: Lake) -> Iterator[str]:
     """Tags of the lake can be read."""
-    there = catalog_of(lake.place)
+    there = lake_race.catalog_of(lake.place)
     for tag in there.tags.list():
-        for name in TABLES:
+        for name in lake_race.TABLES:
             try:
                 table = there.checkout(tag=tag.name).table(name)
-                opened(table.location, None, table.ref.version).to_table()
+                lake_race.opened(table.location, None, table.ref.version).to_table()
             except (LanceSparkError, OSError, ValueError, RuntimeError) as problem:
                 yield f"tag {tag.name}, {name}: {problem}"
 
 
 def _moments(lake: Lake) -> Iterator[str]:
     """What was read as of a publish, or kept, has each publish in all of its tables or in none."""
-    for entry in told(lake.entries, *MOMENTS):
+    for entry in lake_race.told(lake.entries, *lake_race.MOMENTS):
         runs = {name: set(firsts) for name, firsts in entry.facts.get("runs", {}).items()}
         known: set[int] = set()
         for journal, outcome in lake.publishes if runs else ():
-            if journal.branch == SHARED or outcome is None:
+            if journal.branch == lake_race.SHARED or outcome is None:
                 continue
             first, upto = int(journal.message), entry.facts.get("sequence")
             known.add(first)
@@ -335,18 +319,18 @@ def _unexpected(lake: Lake) -> list[str]:
 def _use(lake: Lake) -> None:
     """The lake can be used: what is left of the shared branch is published, and then it has all its rows."""
     try:
-        catalog_of(lake.place).publish(SHARED)
+        lake_race.catalog_of(lake.place).publish(lake_race.SHARED)
     except Conflict as clash:
         if TAKEN_BEFORE not in clash.message:
             raise
         return  # the branch is older than a publish that was taken back, and cleanups removed the versions since
     for name, location in lake.tables.items():
-        shared = [entry for entry in told(lake.entries, "append to shared") if entry.outcome == OK]
+        shared = [entry for entry in lake_race.told(lake.entries, "append to shared") if entry.outcome == OK]
         added = {key for entry in shared if entry.facts["table"] == name for key in entry.added}
-        ids = opened(location).to_table(columns=["id"])["id"].to_pylist()
+        ids = lake_race.opened(location).to_table(columns=["id"])["id"].to_pylist()
         assert added <= set(ids)
         assert len(set(ids)) == len(ids)
-    assert catalog_of(lake.place).publish(SHARED).state == "up to date"
+    assert lake_race.catalog_of(lake.place).publish(lake_race.SHARED).state == "up to date"
 
 
 SPANS = dict.fromkeys(("older_than", "commit_window", "undo_window", "unverified_age"), "0s")
@@ -355,8 +339,8 @@ AT_ONCE = maintenance_policy({"cleanup": {**SPANS, "delete_unverified": True}, "
 
 def _tidy_up(lake: Lake) -> None:
     """Maintenance leaves what refs need, which can be read, and nothing else; without refs nothing of them."""
-    there, root = catalog_of(lake.place), Path(lake.place.uri)
-    rows = {name: opened(location).count_rows() for name, location in lake.tables.items()}
+    there, root = lake_race.catalog_of(lake.place), Path(lake.place.uri)
+    rows = {name: lake_race.opened(location).count_rows() for name, location in lake.tables.items()}
     report = _maintained(there)
     assert report.exit_code == 0, str(report)
     wrong = [*_tags(lake), *(str(each) for each in find_leftovers(there.catalog, _later(), timedelta(0)))]
@@ -371,7 +355,7 @@ def _tidy_up(lake: Lake) -> None:
     wrong += [f"left: {path.relative_to(root)}" for path in left]
     wrong += [str(each) for each in examine(there.catalog, _later()) if each.kind == LEFTOVER]
     assert not wrong, "\n".join(wrong)
-    assert {name: opened(location).count_rows() for name, location in lake.tables.items()} == rows
+    assert {name: lake_race.opened(location).count_rows() for name, location in lake.tables.items()} == rows
 
 
 def _later() -> datetime:
@@ -380,4 +364,4 @@ def _later() -> datetime:
 
 def _maintained(there: LanceCatalog) -> MaintenanceReport:
     now_ns = int(_later().timestamp() * 1e9)
-    return maintain(there.catalog, UpkeepOptions(AT_ONCE, execute=True), ENGINE, now_ns)
+    return maintain(there.catalog, UpkeepOptions(AT_ONCE, execute=True), lake_race.ENGINE, now_ns)

@@ -20,43 +20,29 @@ from lance_spark.refs.refs import create_branch, create_tag, delete_branch, dele
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.tables.write import begin, finish, plan_write
 from lance_spark.write.data_files import write_rows
-from support.storm import (
-    ENOUGH,
-    LATE,
-    SCHEMA,
-    SINCE,
-    TAGS,
-    Place,
-    Worker,
-    digest,
-    opened,
-    policy,
-    table_of,
-    under_way,
-    value_of,
-)
+from support import storm
 from support.storm_log import OK, UNKNOWN
 
 
-def warm_up(place: Place, *_: object) -> None:
+def warm_up(place: storm.Place, *_: object) -> None:
     """Import all that a first look takes: seconds, on a busy machine and an object store."""
-    opened(place)
+    storm.opened(place)
     list_branches(place.location)
 
 
-def work(_: None, place: Place, run: Callable[[Worker], None], name: str, number: int) -> None:
-    run(Worker(place, name, number))
+def work(_: None, place: storm.Place, run: Callable[[storm.Worker], None], name: str, number: int) -> None:
+    run(storm.Worker(place, name, number))
 
 
-def append_by_pylance(worker: Worker) -> None:
+def append_by_pylance(worker: storm.Worker) -> None:
     _append(worker, lambda place, ids: {"version": _append_to(place, None, ids)})
 
 
-def append_by_us(worker: Worker) -> None:
+def append_by_us(worker: storm.Worker) -> None:
     _append(worker, _write)
 
 
-def _append(worker: Worker, write: Callable[[Place, list[int]], Mapping[str, Any]]) -> None:
+def _append(worker: storm.Worker, write: Callable[[storm.Place, list[int]], Mapping[str, Any]]) -> None:
     done = False
     while worker.goes_on(done):
         ids = worker.fresh(8)
@@ -66,23 +52,23 @@ def _append(worker: Worker, write: Callable[[Place, list[int]], Mapping[str, Any
         worker.rest(worker.place.pause)
 
 
-def _append_to(place: Place, branch: str | None, ids: Sequence[int]) -> int:
+def _append_to(place: storm.Place, branch: str | None, ids: Sequence[int]) -> int:
     uri = place.location.branch_uri(branch)
-    return int(lance.write_dataset(table_of(ids), uri, mode="append", storage_options=place.storage).version)
+    return int(lance.write_dataset(storm.table_of(ids), uri, mode="append", storage_options=place.storage).version)
 
 
-def _write(place: Place, ids: Sequence[int]) -> dict[str, Any]:
+def _write(place: storm.Place, ids: Sequence[int]) -> dict[str, Any]:
     options = {"path": place.uri, **{f"storage.{key}": value for key, value in place.storage.items()}}
-    job = begin(plan_write(options, SCHEMA, overwrite=False))
-    return {"version": finish(job, write_rows(job, table_of(ids).to_batches()))}
+    job = begin(plan_write(options, storm.SCHEMA, overwrite=False))
+    return {"version": finish(job, write_rows(job, storm.table_of(ids).to_batches()))}
 
 
-def delete(worker: Worker) -> None:
+def delete(worker: storm.Worker) -> None:
     """Deletes rows of any worker, through a version that gets old."""
     done = False
     while worker.goes_on(done):
         with worker.job():
-            dataset = opened(worker.place)
+            dataset = storm.opened(worker.place)
             there = dataset.to_table(columns=["id"])["id"].to_pylist()
             ids = worker.chance.sample(there, min(len(there) // 2, worker.chance.randint(1, 12 + 10 * _excess(there))))
             worker.hesitate()
@@ -96,18 +82,18 @@ def delete(worker: Worker) -> None:
 
 
 def _excess(rows: Sequence[int]) -> int:
-    return max(0, len(rows) - ENOUGH) // 100
+    return max(0, len(rows) - storm.ENOUGH) // 100
 
 
 def among(ids: Sequence[int]) -> str:
     return f"id in ({', '.join(map(str, ids)) or 'null'})"
 
 
-def compact(worker: Worker) -> None:
+def compact(worker: storm.Worker) -> None:
     done = False
     while worker.goes_on(done):
         with worker.job():
-            dataset = opened(worker.place)
+            dataset = storm.opened(worker.place)
             target = worker.chance.choice([100, 1_000, 1_000_000])
             worker.hesitate()
 
@@ -121,7 +107,7 @@ def compact(worker: Worker) -> None:
         worker.rest(0.4)
 
 
-def branch_and_merge(worker: Worker) -> None:
+def branch_and_merge(worker: storm.Worker) -> None:
     """Makes a branch, changes it, merges it once or twice, and drops it; one is left at the end."""
     number, done = 0, False
     while worker.goes_on(done):
@@ -132,11 +118,11 @@ def branch_and_merge(worker: Worker) -> None:
         worker.rest(0.1)
     name = f"exp/{worker.name}-last"
     _use_branch(worker, name)
-    rows = opened(worker.place, name).to_table(columns=["id"])["id"].to_pylist()
-    worker.log.add("leave branch", OK, time.time(), facts={"name": name, "rows": digest(rows)})
+    rows = storm.opened(worker.place, name).to_table(columns=["id"])["id"].to_pylist()
+    worker.log.add("leave branch", OK, time.time(), facts={"name": name, "rows": storm.digest(rows)})
 
 
-def _use_branch(worker: Worker, name: str) -> bool:
+def _use_branch(worker: storm.Worker, name: str) -> bool:
     """Whether any of its merges was done."""
     place, merges = worker.place, []
     added: list[int] = []
@@ -156,48 +142,48 @@ def _use_branch(worker: Worker, name: str) -> bool:
     return OK in merges
 
 
-def _create(place: Place, name: str) -> dict[str, Any]:
+def _create(place: storm.Place, name: str) -> dict[str, Any]:
     return {"name": name, "from": create_branch(place.location, name, RefSpec()).parent_version}
 
 
-def _drop(place: Place, name: str) -> dict[str, Any]:
+def _drop(place: storm.Place, name: str) -> dict[str, Any]:
     delete_branch(place.location, name)
     return {"name": name}
 
 
-def _change(worker: Worker, name: str) -> tuple[list[int], list[int]]:
+def _change(worker: storm.Worker, name: str) -> tuple[list[int], list[int]]:
     """Append to a branch and delete from it, which no other process should disturb."""
     place, own = worker.place, worker.fresh(6)
-    there = opened(place, name).to_table(columns=["id"])["id"].to_pylist()
+    there = storm.opened(place, name).to_table(columns=["id"])["id"].to_pylist()
     others = worker.chance.sample(there, worker.chance.choice([0, 0, 1, 2])) if len(there) > 9 else []
 
     def change() -> dict[str, Any]:
         version = _append_to(place, name, own)
         if others:
-            opened(place, name).delete(among(others))
+            storm.opened(place, name).delete(among(others))
         return {"name": name, "version": version, "+": own, "-": others}
 
     worker.attempt("change branch", change)
     return own, others
 
 
-def _merge(place: Place, name: str) -> dict[str, Any]:
+def _merge(place: storm.Place, name: str) -> dict[str, Any]:
     result = merge(place.location, pin_latest(place.location, name), None, MergeOptions(), LocalRunner())
     return {"name": name, "version": result.version, "base": result.base}
 
 
-def tag(worker: Worker) -> None:
+def tag(worker: storm.Worker) -> None:
     """Creates, moves and deletes tags on versions that were the newest a moment ago."""
     there: list[str] = []
     done: set[str] = set()
     while worker.goes_on(len(done) == 3):
-        name = worker.chance.choice(TAGS)
+        name = worker.chance.choice(storm.TAGS)
         action = "create tag" if name not in there else worker.chance.choice(["move tag", "move tag", "delete tag"])
         with worker.job():
-            dataset = opened(worker.place)
+            dataset = storm.opened(worker.place)
             facts = {"name": name, "version": dataset.version, "rows": ""}
             if action != "delete tag":
-                facts["rows"] = digest(dataset.to_table(columns=["id"])["id"].to_pylist())
+                facts["rows"] = storm.digest(dataset.to_table(columns=["id"])["id"].to_pylist())
             entry = worker.attempt(action, partial(_tag, worker.place, action, facts))
         if entry.outcome == OK:
             done.add(action)
@@ -205,7 +191,7 @@ def tag(worker: Worker) -> None:
         worker.rest(0.2)
 
 
-def _tag(place: Place, action: str, facts: dict[str, Any]) -> dict[str, Any]:
+def _tag(place: storm.Place, action: str, facts: dict[str, Any]) -> dict[str, Any]:
     target = RefSpec(version=facts["version"])
     if action == "delete tag":
         delete_tag(place.location, facts["name"])
@@ -216,7 +202,7 @@ def _tag(place: Place, action: str, facts: dict[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def read(worker: Worker) -> None:
+def read(worker: storm.Worker) -> None:
     """Reads the newest version in full, as it gets old."""
     done = False
     while worker.goes_on(done):
@@ -226,17 +212,17 @@ def read(worker: Worker) -> None:
         worker.rest(0.2)
 
 
-def _read(worker: Worker) -> dict[str, Any]:
-    dataset = opened(worker.place)
+def _read(worker: storm.Worker) -> dict[str, Any]:
+    dataset = storm.opened(worker.place)
     worker.hesitate()
     rows = dataset.to_table()
     ids = rows["id"].to_pylist()
-    if len(set(ids)) < len(ids) or rows["v"].to_pylist() != [value_of(key) for key in ids]:
+    if len(set(ids)) < len(ids) or rows["v"].to_pylist() != [storm.value_of(key) for key in ids]:
         raise ValueError(f"Version {dataset.version} has rows twice, or values that no writer wrote.")
     return {"version": dataset.version, "rows": len(ids)}
 
 
-def clean(worker: Worker) -> None:
+def clean(worker: storm.Worker) -> None:
     """Removes all versions but the newest, and every file that none names, that no job under way can need."""
     removed = False
     while worker.goes_on(removed):
@@ -245,14 +231,14 @@ def clean(worker: Worker) -> None:
         worker.rest(0.2)
 
 
-def _clean(place: Place) -> dict[str, Any]:
+def _clean(place: storm.Place) -> dict[str, Any]:
     now = time.time_ns()
-    since = min([now, *under_way(place, SINCE)])
+    since = min([now, *storm.under_way(place, storm.SINCE)])
     window = timedelta(seconds=(now - since) / 1e9 + place.margin)
     plan = plan_cleanup(
-        place.location, policy(commit_window=window, unverified_age=window), LocalRunner(), time.time_ns()
+        place.location, storm.policy(commit_window=window, unverified_age=window), LocalRunner(), time.time_ns()
     )
-    if plan.facts.created_ns - now > LATE * 1e9:
+    if plan.facts.created_ns - now > storm.LATE * 1e9:
         return {"late": True}  # this process stood still: jobs may be under way for longer than the window by now
     report = plan.apply()
     if not report.complete:
@@ -261,7 +247,7 @@ def _clean(place: Place) -> dict[str, Any]:
     return {"window": window.total_seconds(), "versions": versions, "files": report.count(DELETED)[0]}
 
 
-Workers = tuple[tuple[Callable[[Worker], None], str], ...]
+Workers = tuple[tuple[Callable[[storm.Worker], None], str], ...]
 """What each process runs, and its name."""
 WORKERS: Workers = (
     (append_by_pylance, "appender-a"),

@@ -17,21 +17,11 @@ from lance_spark import LanceTable, errors
 from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.cli.catalog.main import cli as lance_catalog
 from lance_spark.cli.main import cli as lance_git
+from lance_spark.core import table_options
 from lance_spark.core.declared import as_markdown
 from lance_spark.core.finding_codes import MEANINGS
 from lance_spark.core.options import CATALOG_OPTIONS
 from lance_spark.core.ref_expressions import METADATA_TABLES
-from lance_spark.core.table_options import (
-    READ_OPTIONS,
-    WRITE_OPTIONS,
-    FileOptions,
-    NewBranchOptions,
-    ReadOptions,
-    RefOptions,
-    StreamOptions,
-    StreamReadOptions,
-    WriteOptions,
-)
 from lance_spark.format.metadata import SCHEMAS
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
@@ -174,7 +164,7 @@ def test_python_in_the_pages_can_be_parsed(page):
 def test_the_table_of_the_data_source_also_has_what_names_a_table_of_a_catalog(purpose):
     rows = table(ROOT / "docs" / "tables" / "reading-and-writing.md", f"<!-- options for {purpose} -->")
     documented = [name for row in rows for name in names_in(row[0])]
-    options = READ_OPTIONS if purpose == "reading" else WRITE_OPTIONS
+    options = table_options.READ_OPTIONS if purpose == "reading" else table_options.WRITE_OPTIONS
     assert {*options, *CATALOG_OPTIONS, "storage.<key>"} <= {*documented}
     assert len(documented) == len(set(documented))
 
@@ -196,10 +186,13 @@ def test_the_metadata_tables_are_those_of_the_code():
         ("branches/refs-that-expire.md", [ExpiryOptions]),
         ("operations/optimizing.md", [OptimizeOptions]),
         ("reference/searching.md", [SearchOptions]),
-        ("tables/reading-and-writing.md", [RefOptions, ReadOptions]),
-        ("tables/reading-and-writing.md", [WriteOptions, NewBranchOptions, FileOptions]),
-        ("tables/streaming.md", [StreamOptions]),
-        ("tables/streaming-source.md", [StreamReadOptions]),
+        ("tables/reading-and-writing.md", [table_options.RefOptions, table_options.ReadOptions]),
+        (
+            "tables/reading-and-writing.md",
+            [table_options.WriteOptions, table_options.NewBranchOptions, table_options.FileOptions],
+        ),
+        ("tables/streaming.md", [table_options.StreamOptions]),
+        ("tables/streaming-source.md", [table_options.StreamReadOptions]),
     ],
 )
 def test_the_tables_of_options_are_those_that_are_declared(page, options):
