@@ -15,10 +15,10 @@ from lance_spark.catalog.lookup import describe_table, find_table, located, need
 from lance_spark.catalog.manifest_commits import check_may_change
 from lance_spark.catalog.services import lacks
 from lance_spark.catalog.tables import alter_table, confirm, declare_table, tell_dataset, withdraw
-from lance_spark.core.isolation import ISOLATION, isolation_level
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import WriteOptions
+from lance_spark.core.table_properties import obeyed
 from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFound, Refused
 from lance_spark.storage.commits import change_table_metadata, check_writable, read_table_metadata
 from lance_spark.storage.datasets import find_latest
@@ -130,7 +130,7 @@ def alter_properties(
     lose data unless they are checked.
     """
     given = check_properties(put)
-    isolation_level(given.get(ISOLATION))
+    obeyed(given)
     settings = sorted(key for key in {*given, *unset} if key.startswith(_SETTINGS))
     if settings:
         raise Refused(
@@ -186,7 +186,7 @@ def begin(
     """
     identifier = name_rules.identify_table(name)
     given = check_properties(properties)
-    isolation_level(given.get(ISOLATION))
+    obeyed(given)
     doing = f"{way} table '{identifier}'"
     if catalog.service is None:
         check_may_change(catalog.manifest, doing)
@@ -219,8 +219,9 @@ def commit(staged: StagedTable) -> name_rules.TableInfo:
     """
     if staged.declaration is not None:
         confirm(staged.catalog, staged.declaration)
-        if ISOLATION in staged.properties:
-            tell_dataset(staged.location, isolation_level(staged.properties[ISOLATION]))
+        told = obeyed(staged.properties)
+        if told:
+            tell_dataset(staged.location, told)
     elif staged.catalog.service is None and staged.catalog.reads_manifest:
         _replace_properties(staged)
     return describe_table(staged.catalog, staged.identifier)

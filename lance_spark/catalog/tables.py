@@ -54,11 +54,11 @@ from lance_spark.catalog.name_rules import (
 )
 from lance_spark.catalog.others_rules import check_ours
 from lance_spark.catalog.removing import erase_table, shows_in_v1
-from lance_spark.core.isolation import ISOLATION, isolation_level
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import WriteOptions
+from lance_spark.core.table_properties import obeyed
 from lance_spark.storage import files
 from lance_spark.storage.commits import change_table_metadata
 from lance_spark.storage.datasets import find_latest, locate, pin_version
@@ -698,18 +698,18 @@ def alter_table(
 ) -> TableInfo:
     """Plan and alter; returns the resulting table."""
     given, removed = dict(put or {}), (unset,) if isinstance(unset, str) else tuple(unset)
-    level = isolation_level(given.get(ISOLATION))
+    told = obeyed(given, removed)
     alter(plan_alteration(catalog, TABLE, name, put, unset))
-    if level is not None or ISOLATION in removed:
+    if told:
         table = lookup.find_table(catalog, identify_table(name), "alter the table")
-        tell_dataset(lookup.located(catalog, table), level)
+        tell_dataset(lookup.located(catalog, table), told)
     return lookup.describe_table(catalog, name)
 
 
-def tell_dataset(location: DatasetLocation, level: str | None) -> None:
-    """Write the isolation level into the metadata of main, where statements look that know no catalog."""
+def tell_dataset(location: DatasetLocation, told: Mapping[str, str | None]) -> None:
+    """Write properties that writers obey into the metadata of main, where they look that know no catalog."""
     if find_latest(location, None) is not None:
-        change_table_metadata(location, None, {ISOLATION: level})
+        change_table_metadata(location, None, told)
 
 
 def alter_namespace(

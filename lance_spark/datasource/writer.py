@@ -45,8 +45,13 @@ class LanceWriter(DataSourceArrowWriter):
         """Commit all tasks' fragments as one version; runs on the driver."""
         from lance_spark.tables.write import finish
 
+        plan = self._job.plan
         with plainly():
             finish(self._job, _fragments(messages))
+            if plan.auto_compact is not None:
+                from lance_spark.optimize.automatic import compact_if_due
+
+                compact_if_due(plan.location, plan.options.branch, plan.auto_compact)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove the files of finished tasks after another task failed.

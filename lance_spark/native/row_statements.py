@@ -24,6 +24,7 @@ from lance_spark.layout.declaring import read_layout
 from lance_spark.native.catalog import Branch, branch_of, looking_up
 from lance_spark.native.scan import GROUPED
 from lance_spark.native.tables import NO_ROW_COLUMNS, RowColumns, StoredTable
+from lance_spark.optimize.automatic import compact_after
 from lance_spark.rows.action_rules import DELETING, INSERT, MERGING, OPERATION, UPDATING
 from lance_spark.rows.spark import RowChange, change_rows
 from lance_spark.sql.statement_rules import SETTINGS, parse_statement_options
@@ -208,6 +209,7 @@ class Change:
             is_divided=self._is_divided if verb == MERGING else None,
         )
         result = change_rows(spark, change, options.message, options.retries)
+        compact_after(place.location, result)
         first.refresh()
         return self._counts(result.rows_updated, result.rows_deleted, result.rows_inserted)
 

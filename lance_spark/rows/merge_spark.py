@@ -5,7 +5,7 @@ Clauses come in as users write them. What comes out is a change of rows for the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -64,6 +64,8 @@ class RowMerge(Hinting):
     clauses: tuple[Clause, ...] = ()
     evolves: bool = False
     """Whether columns that only the source has are added to the table."""
+    after: Callable[[DatasetLocation, ChangeResult], None] | None = None
+    """Called with the result once it is committed."""
 
     def __repr__(self) -> str:
         on = ", ".join(self.on) if isinstance(self.on, tuple) else self.on
@@ -122,7 +124,10 @@ class RowMerge(Hinting):
         if self.evolves:
             action_rules.check_clauses(self.clauses)
             self._evolve_table()
-        return change_rows(self.spark, self.change(), message, retries)
+        done = change_rows(self.spark, self.change(), message, retries)
+        if self.after is not None:
+            self.after(self.location, done)
+        return done
 
     def _evolve_table(self) -> None:
         """Add all columns that the table lacks. Raises Refused, and the errors of ``alter_columns``."""

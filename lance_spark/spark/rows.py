@@ -11,11 +11,14 @@ from lance_spark.changes.frames_spark import changes_frame
 from lance_spark.core.options import FRAME_HINT, OWN_NAME, PREFIX, check_frame, is_frame, names_of
 from lance_spark.core.refs import MAIN
 from lance_spark.core.table_options import answer_replace_where
+from lance_spark.core.table_properties import auto_compact
 from lance_spark.engine.session_spark import START_ONE, needed_session
 from lance_spark.errors import InvalidOption
+from lance_spark.optimize.automatic import compact_after, compact_if_due
 from lance_spark.session.caches import refreshing
 from lance_spark.spark.refs import Handle
 from lance_spark.spark.registering import register_handle
+from lance_spark.storage.datasets import open_latest
 from lance_spark.tables.local_write import write_arrow
 
 if TYPE_CHECKING:
@@ -71,7 +74,9 @@ class RowVerbs(Handle):
             done = NarrowUpdate(spark, self.location, branch, in_sql, where).run(message)
             if done is not None:
                 return done
-        return change_rows(spark, update(spark, (self.location, branch), set, where), message, retries)
+        changed = change_rows(spark, update(spark, (self.location, branch), set, where), message, retries)
+        compact_after(self.location, changed)
+        return changed
 
     def merge(self, source: DataFrame, on: str | Column | Sequence[str] = ()) -> RowMerge:
         """A merge of a DataFrame's rows into the table. Add clauses to it, then run it with ``execute()``.
@@ -89,7 +94,7 @@ class RowVerbs(Handle):
         spark, branch = self._where("merge rows into")
         from lance_spark.rows.merge_spark import RowMerge
 
-        return RowMerge(spark, self.location, branch, source, _keys(on, source.columns))
+        return RowMerge(spark, self.location, branch, source, _keys(on, source.columns), after=compact_after)
 
     @refreshing
     def write(self, df: object, mode: str = "append", **options: object) -> None:
@@ -108,6 +113,8 @@ class RowVerbs(Handle):
             if mode not in ("append", "overwrite"):
                 raise InvalidOption(f"'{mode}' is not a mode of t.write.", hint="Choose append or overwrite.")
             write_arrow({**settings, "path": self.location.uri}, df, mode == "overwrite", self.location, branch)
+            if mode == "append":
+                compact_if_due(self.location, branch, auto_compact(open_latest(self.location, branch).metadata))
             return
         self._write_frame(cast("DataFrame", df), mode, settings)
 
@@ -137,7 +144,9 @@ class RowVerbs(Handle):
         branch = self._moving_branch("write to")
         register_handle(df.sparkSession)
         change = replacement(df.sparkSession, (self.location, branch), df, where)
-        return change_rows(df.sparkSession, change, message, retries)
+        changed = change_rows(df.sparkSession, change, message, retries)
+        compact_after(self.location, changed)
+        return changed
 
     def _where(self, what: str) -> tuple[SparkSession, str | None]:
         branch = self._moving_branch(what)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
 from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.table_properties import auto_compact
 from lance_spark.errors import Conflict, InvalidOption
 from lance_spark.session.caches import refresh
 from lance_spark.spark import at_server_rules
@@ -16,9 +17,9 @@ from lance_spark.spark.at_server import tells
 from lance_spark.spark.refs import Handle
 from lance_spark.spark.registering import register_handle
 from lance_spark.storage.commits import check_writable, overtaken
-from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.datasets import open_pinned, pin_latest
 from lance_spark.streams.query_records import look_for, put_tag
-from lance_spark.streams.sink import is_due, mark, resume_stream, settle, settle_again, tidy
+from lance_spark.streams.sink import mark, resume_stream, settle, settle_again, tidied
 from lance_spark.streams.sink import query_id as found_query_id
 from lance_spark.streams.sink_rules import Batch, BranchLook, decide
 
@@ -47,7 +48,7 @@ class UpsertBatches:
         check_writable(self.location, self.branch)
         query = found_query_id(self.query, self.checkpoint, self.storage)
         batch = Batch(self.location.uri, self.branch, query, number)
-        untidy = is_due(self.optimize_every, number)
+        untidy = True
         look = None
         for left in range(_ATTEMPTS, -1, -1):
             head = pin_latest(self.location, self.branch)
@@ -60,9 +61,10 @@ class UpsertBatches:
                 settle_again(self.location, batch, look, decision.at)
                 return
             if untidy:
-                tidy(self.location, self.branch)
                 untidy = False
-                continue
+                many = auto_compact(open_pinned(self.location, head).metadata)
+                if tidied(self.optimize_every, number, self.location, head, many):
+                    continue
             try:
                 self._upsert(frame, batch, look)
             except Conflict:

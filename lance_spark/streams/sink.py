@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import takewhile
 
 import pyarrow as pa
 
@@ -20,11 +19,9 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import folded, split_storage, to_bool
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import NEW_BRANCH, parse_write_options, take_stream_options
-from lance_spark.engine.local import LocalRunner
-from lance_spark.errors import Conflict, InvalidOption, LanceSparkError, NotFound, PermissionDenied, Refused
+from lance_spark.errors import Conflict, InvalidOption, NotFound, PermissionDenied, Refused
 from lance_spark.format.stream_notes import TAKEN_BACK, sink_tag
-from lance_spark.optimize.compaction_rules import OptimizeOptions
-from lance_spark.optimize.optimize import optimize
+from lance_spark.optimize.automatic import compact_if_due, compact_newest
 from lance_spark.storage import refs, versions
 from lance_spark.storage.commits import attempts, left_after, overtaken
 from lance_spark.storage.datasets import open_pinned, pin_latest, pin_version
@@ -109,18 +106,10 @@ def commit_stream(stream: StreamJob, fragments: Sequence[str], number: int) -> P
     Raises Refused if it is uncertain whether the batch is in, and Conflict. No file is deleted after an error: the
     commit may have arrived, and the next attempt at the batch will find it.
     """
-    job, branch = stream.job, stream.job.plan.options.branch
-    location = job.plan.location
+    location, branch = stream.job.plan.location, stream.job.plan.options.branch
     batch = Batch(location.uri, branch, stream.query, number)
-    if job.start is None:
-        try:
-            decide(batch, BranchLook(None, {}, 0))
-        except Refused:
-            give_up(job, fragments)
-            raise
-        job = _made(job)
-    job = replace(job, properties=batch.properties)
-    untidy, look = job.plan.mode == "append" and is_due(stream.optimize_every, number), None
+    job = _begun(stream.job, batch, fragments)
+    untidy, look = job.plan.mode == "append", None
     for _ in attempts():
         head = pin_latest(location, branch)
         look = look_for(location, batch, head.version, look)
@@ -140,15 +129,27 @@ def commit_stream(stream: StreamJob, fragments: Sequence[str], number: int) -> P
             settle_again(location, batch, look, decision.at)
             return None
         if untidy and doubled(look, batch.query) is None:
-            tidy(location, branch)
             untidy = False
-            continue
+            if tidied(stream.optimize_every, number, location, head, job.plan.auto_compact):
+                continue
         made = _commit(job, fragments, head, look, decision.at)
         if made is None:
             continue
         settle(location, batch, made, alone=made == look.newest + 1 and doubled(look, batch.query) is None)
         return PinnedVersion(branch, made)
     raise overtaken(branch)
+
+
+def _begun(job: WriteJob, batch: Batch, fragments: Sequence[str]) -> WriteJob:
+    """The job of a batch, on a dataset that there is."""
+    if job.start is None:
+        try:
+            decide(batch, BranchLook(None, {}, 0))
+        except Refused:
+            give_up(job, fragments)
+            raise
+        job = _made(job)
+    return replace(job, properties=batch.properties)
 
 
 def settle(location: DatasetLocation, batch: Batch, at: int, alone: bool) -> None:
@@ -337,41 +338,20 @@ def mark(location: DatasetLocation, batch: Batch) -> PinnedVersion:
 # --- Compacting the small fragments of batches
 # Between two batches, in the committing process.
 
-_MOST = 1 << 30
-"""Maximum number of bytes to rewrite: the next batch waits meanwhile."""
+
+def tidied(every: int | None, number: int, location: DatasetLocation, head: PinnedVersion, many: int | None) -> bool:
+    """Compact the fragments of earlier batches if it is their turn; returns whether the branch may have moved.
+
+    It is after each ``every`` batches, or once there are ``many`` small fragments. The compaction runs before the
+    batch, not after the last one of them. It makes several versions, which come after the query's tag: a query that
+    waited for new rows would be refused once another tool's cleanup removed one of them.
+    """
+    if is_due(every, number):
+        compact_newest(location, head.branch)
+        return True
+    return compact_if_due(location, head.branch, many)
 
 
 def is_due(every: int | None, number: int) -> bool:
-    """Whether enough other batches came before this one to be compacted together.
-
-    The compaction runs before the batch, not after the last one of them. It makes several versions, which come after
-    the query's tag: a query that waited for new rows would be refused once another tool's cleanup removed one of them.
-    """
+    """Whether enough other batches came before this one to be compacted together."""
     return every is not None and number > 0 and number % every == 0
-
-
-def tidy(location: DatasetLocation, branch: str | None) -> None:
-    """Compact the small, most recent fragments at the end of a branch.
-
-    An error here must not fail the query: the next turn tries again.
-    """
-    options = OptimizeOptions(partial_progress=1)
-    try:
-        small = _small(location, branch, options.target_rows)
-        if len(small) > 1:
-            optimize(location, branch, options, LocalRunner(), small)
-    except LanceSparkError as problem:
-        _LOG.warning("Small fragments of %s were not compacted: %s", location.uri, problem.message)
-
-
-def _small(location: DatasetLocation, branch: str | None, target: int) -> frozenset[int]:
-    """The last fragments, as long as each has less than half its target rows, up to a total of _MOST bytes."""
-    contents = versions.read_contents(location, pin_latest(location, branch))
-    newest = takewhile(lambda fragment: 2 * fragment.rows < target, reversed([*contents.fragments()]))
-    found, size = [], 0
-    for fragment in newest:
-        size += fragment.size
-        if size > _MOST:
-            break
-        found.append(fragment.id)
-    return frozenset(found)

@@ -18,6 +18,7 @@ from lance_spark.columns.columns import FIRST_FORMATS, OPERATION, CastFiles, ref
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.core.table_options import WriteOptions, cannot_change, parse_write_options
+from lance_spark.core.table_properties import auto_compact
 from lance_spark.engine.local import LocalRunner, Work
 from lance_spark.format.contents import Contents
 from lance_spark.format.evolution import Evolution
@@ -115,7 +116,10 @@ def _plan(
     layout = _settled_layout(location, start, options, stored, mode == "overwrite" and options.overwrite_schema)
     if options.replaces is not None or partitions is not None:
         check_nothing_waits(location, start, "a replaced partition would come back with them")
-    return WritePlan(location, options, mode, stored, start, own_claim, evolution, since, layout, partitions, reads)
+    many = auto_compact(open_pinned(location, start).metadata) if mode == "append" else None
+    return WritePlan(
+        location, options, mode, stored, start, own_claim, evolution, since, layout, partitions, reads, many
+    )
 
 
 def _replaced_partitions(location: DatasetLocation, start: PinnedVersion, options: WriteOptions) -> TableLayout | None:

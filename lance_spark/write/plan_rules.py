@@ -92,6 +92,8 @@ class WritePlan:
     """The layout whose partitions the new rows replace, with those that they are in; None for all other writes."""
     reads: bool | None = None
     """Whether the rows come from the branch that is written to; None if unknown."""
+    auto_compact: int | None = None
+    """How many small fragments an append may leave before it compacts them; None if it never does."""
 
     @property
     def replaces_some(self) -> bool:

@@ -13,6 +13,7 @@ from support.stream_queries import Killed, Query, kill
 
 from lance_spark import LanceCatalog
 from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused, StorageFailure
+from lance_spark.optimize import automatic
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.versions import version_paths
 from lance_spark.streams import query_records, sink
@@ -494,7 +495,7 @@ def test_a_compaction_that_fails_does_not_fail_the_batch(uri, tmp_path, monkeypa
     def fails(*_, **__):
         raise StorageFailure("no")
 
-    monkeypatch.setattr(sink, "optimize", fails)
+    monkeypatch.setattr(automatic, "optimize", fails)
     query.batch(0)
     query.batch(1)
     assert ids(uri) == through(1)
