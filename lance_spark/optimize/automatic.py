@@ -35,16 +35,20 @@ def compact_after(location: DatasetLocation, done: ChangeResult) -> None:
 
 
 def compact_if_due(location: DatasetLocation, branch: str | None, many: int | None) -> bool:
-    """Compact the small fragments of a branch once there are ``many`` (None: never); returns whether it did."""
+    """Compact the small fragments of a branch once there are ``many`` (None: never).
+
+    Returns whether it tried: even a compaction that was overtaken may have made versions.
+    """
+    due: frozenset[int] = frozenset()
     if many is None:
         return False
     try:
-        head = pin_latest(location, branch)
-        due, rows = _due(location, head, many)
-        return bool(due) and _compact(location, branch, rows, due)
+        due, rows = _due(location, pin_latest(location, branch), many)
+        if due:
+            _compact(location, branch, rows, due)
     except LanceSparkError as problem:
         _not_compacted(location, problem)
-        return False
+    return bool(due)
 
 
 def compact_newest(location: DatasetLocation, branch: str | None) -> None:
@@ -81,11 +85,9 @@ def _due(location: DatasetLocation, head: PinnedVersion, many: int) -> tuple[fro
     return frozenset(automatic_rules.due(alike, many)), automatic_rules.rows_of(free)
 
 
-def _compact(location: DatasetLocation, branch: str | None, rows: int, fragments: frozenset[int]) -> bool:
+def _compact(location: DatasetLocation, branch: str | None, rows: int, fragments: frozenset[int]) -> None:
     options = OptimizeOptions(target_rows=rows, partial_progress=1)
-    done = optimize(location, branch, options, LocalRunner(), fragments)
-    _LOG.info("%s", done)
-    return bool(done.commits)
+    _LOG.info("%s", optimize(location, branch, options, LocalRunner(), fragments))
 
 
 def _not_compacted(location: DatasetLocation, problem: LanceSparkError) -> None:
