@@ -24,6 +24,7 @@ from lance_spark.format.contents import Field, Fragment
 from lance_spark.format.operations import Steps
 from lance_spark.format.row_values import hash_rows
 from lance_spark.format.versions import columns as files_of
+from lance_spark.format.versions import delta
 from lance_spark.merge.change_rules import Patch, Rows, Sides, trees
 from lance_spark.merge.option_rules import THEIRS, Side
 from lance_spark.merge.result_rules import lacking, paths
@@ -75,6 +76,10 @@ class CellColumn(NamedTuple):
     """What cannot be null in the result: names inside the column, none for the column itself."""
     inner: tuple[Inner, ...] = ()
     """The fields by which its values are compared."""
+
+    def named(self, in_ours: bool) -> str | None:
+        """The name in a side."""
+        return self.ours if in_ours else self.theirs
 
     @property
     def is_opaque(self) -> bool:
@@ -248,11 +253,24 @@ class Computed:
         return {name: read for name, read in found.items() if not name.startswith(_GONE)}
 
 
-def computed_by_theirs(sides: Sides) -> Computed:
-    """What theirs computed. A revert computes nothing: it brings older values back."""
-    if sides.is_backwards:
+def computed_by(sides: Sides, is_ours: bool) -> Computed:
+    """What a side computed. A revert computes nothing: it brings older values back.
+
+    If the side's versions do not tell, because another tool made or removed one of them, any column that it added or
+    wrote in place may be computed, from anything: none of these values may stay where its input might have changed.
+    """
+    if not is_ours and sides.is_backwards:
         return Computed({entry.name: frozenset() for entry in sides.theirs.contents.fields if entry.parent_id < 0})
-    return Computed.of(sides.their_steps)
+    steps = sides.our_steps if is_ours else sides.their_steps
+    if steps.on_columns is not None:
+        return Computed.of(steps)
+    columns, names = cell_columns(sides), set[str]()
+    changes = delta(sides.base_ours, sides.ours) if is_ours else delta(sides.base_theirs, sides.theirs)
+    wrote = {at for before, after in changes.changed for at in written(before, after, columns)}
+    for at, column in enumerate(columns):
+        name = column.named(is_ours)
+        names |= {name} if name is not None and (column.base is None or at in wrote) else set()
+    return Computed(unknown=frozenset(names))
 
 
 Reads = Mapping[int, frozenset[int]]

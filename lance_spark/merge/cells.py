@@ -508,23 +508,13 @@ class _CellSettling:
 
     def _rule(self) -> CellRule:
         """What each side computed, and from which columns."""
-        pairs = self.change.cells
-        wrote_ours, wrote_theirs = set[int](), set[int]()
-        ours, theirs = Computed.of(self.sides.our_steps), cell_rules.computed_by_theirs(self.sides)
-        for pair in pairs:
-            for wrote, computed, by_ours in ((wrote_ours, ours, True), (wrote_theirs, theirs, False)):
-                if pair.traced is None:
-                    wrote |= self._written(pair, by_ours)
-                elif self._written(pair, by_ours):  # compacted since: only what the versions record was computed
-                    names = [column.ours if by_ours else column.theirs for column in self.columns]
-                    wrote |= {at for at, name in enumerate(names) if name in computed.record}
-        names_ours = [column.ours for column in self.columns]
-        names_theirs = [column.theirs for column in self.columns]
+        ours, theirs = (cell_rules.computed_by(self.sides, is_ours) for is_ours in (True, False))
+        names_ours, names_theirs = ([column.named(is_ours) for column in self.columns] for is_ours in (True, False))
         prefer = self.sides.prefer if self.sides.settling else Prefer()
         sides = {at: prefer.side(each.name, each.ours, each.theirs, each.base) for at, each in enumerate(self.columns)}
         return CellRule(
-            cell_rules.reads_of(self.columns, ours, names_ours, wrote_ours | self._new(True)),
-            cell_rules.reads_of(self.columns, theirs, names_theirs, wrote_theirs | self._new(False)),
+            cell_rules.reads_of(self.columns, ours, names_ours, self._computed(True, ours)),
+            cell_rules.reads_of(self.columns, theirs, names_theirs, self._computed(False, theirs)),
             wins={at: side for at, side in sides.items() if side is not None},
             is_whole=self.sides.settling and not self.sides.by_cells,
             rest=prefer.rest,
@@ -533,11 +523,17 @@ class _CellSettling:
 
     def _new(self, in_ours: bool) -> set[int]:
         """The columns that a side added."""
-        return {
-            at
-            for at, column in enumerate(self.columns)
-            if column.base is None and (column.ours if in_ours else column.theirs) is not None
-        }
+        return {at for at, column in enumerate(self.columns) if column.base is None and column.named(in_ours)}
+
+    def _computed(self, by_ours: bool, computed: Computed) -> set[int]:
+        """The columns that a side added or may have computed.
+
+        A row that is updated after a column of it was computed moves to a new file, which does not tell: so what the
+        versions record counts for all rows, whatever became of the files.
+        """
+        told = (at for at, column in enumerate(self.columns) if column.named(by_ours) in computed.record)
+        in_place = (self._written(pair, by_ours) for pair in self.change.cells if pair.traced is None)
+        return self._new(by_ours).union(told, *in_place)
 
     def _patches(self, homes: Mapping[tuple[bool, int], _Home], rule: CellRule) -> list[Patch]:
         patches = []

@@ -39,7 +39,7 @@ from lance_spark.format.versions import (
     write_computed,
 )
 from lance_spark.merge.cell_files import numbered
-from lance_spark.merge.cell_rules import computed_by_theirs
+from lance_spark.merge.cell_rules import computed_by
 from lance_spark.merge.change_rules import (
     ColumnChanges,
     MergeChange,
@@ -158,7 +158,7 @@ def _told(plan: ReplayPlan) -> dict[str, str]:
     }
     if plan.keeps_all_rows:
         told[REORDERED] = True  # saves a change feed of the copy from reading it all and finding nothing
-    computed = write_computed(computed_by_theirs(sides).record)
+    computed = write_computed(computed_by(sides, is_ours=False).record)
     return {**{key: str(value).lower() for key, value in told.items()}, **rewrites, **computed}
 
 
