@@ -6,6 +6,7 @@ import lance
 import pytest
 from support.catalogs import make_table, tables
 from support.command_line import append, call, catalog, catalog_main, ids
+from support.killed import killed_at
 
 from lance_spark.catalog.lake import at_ref, table_branch
 from lance_spark.catalog.lake_rules import BRANCH
@@ -135,19 +136,11 @@ def test_a_dry_run_of_a_merge_names_conflicts_with_the_code_of_the_error(lake):
     assert 10 not in main_ids(lake, "air.flights")
 
 
-def test_a_merge_whose_process_died_is_ended(lake, monkeypatch):
-    class Killed(BaseException):
-        """The process dies."""
-
-    def die(*_):
-        raise Killed
-
+def test_recover_completes_a_merge_whose_process_died(lake):
     assert catalog(lake, "branch", "etl").code == 0
     change(lake, "air.flights", 10)
-    with monkeypatch.context() as patch:
-        patch.setattr(publishing, "publish_table", die)
-        with pytest.raises(Killed):
-            catalog(lake, "merge", "etl")
+    with killed_at(publishing, "publish_table"):
+        catalog(lake, "merge", "etl")
     assert catalog(lake, "log", "--json").json["publishes"][0]["state"] == "unfinished"
     assert catalog(lake, "recover").out.startswith("The merge of branch 'etl' is published: 1 change.\n")
     assert main_ids(lake, "air.flights") == [0, 1, 2, 10]

@@ -10,6 +10,7 @@ import pytest
 from lance_namespace import ListTablesRequest
 from support.catalogs import ids_of, make_table, pylance, raw, rows, tables
 from support.cleanup_datasets import RUNNER, overwrite
+from support.killed import killed_at
 from support.local_datasets import numbers
 
 from lance_spark.catalog import lake, manifest_commits
@@ -40,10 +41,6 @@ NONE = timedelta(0)
 EVERYTHING = CleanupPolicy(
     older_than=NONE, commit_window=NONE, delete_unverified=True, error_if_tagged_old_versions=False
 )
-
-
-class Killed(BaseException):
-    """The process ends here: nothing is cleaned up after it."""
 
 
 @pytest.fixture
@@ -148,34 +145,19 @@ def test_every_cleanup_keeps_the_versions(catalog, tagged):
 STEPS = ["create_branch_at", "_note", "newest_manifest", "write_below", "replace_rows", "write_below 2", "_note 2"]
 
 
-def dying(monkeypatch, step, after, act):
+def killed(monkeypatch, step, after):
     """A process that ends right before or right after a step."""
-    name, _, count = step.partition(" ")
-    left = int(count or 1)
-    place = manifest_commits if name == "replace_rows" else lake
-    real = getattr(place, name)
-
-    def end(*given):
-        nonlocal left
-        left -= 1
-        if left:
-            return real(*given)
-        if after:
-            real(*given)
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(place, name, end)
-        patch.setattr(lake, "_AT_ONCE", 1)
-        with pytest.raises(Killed):
-            act()
+    monkeypatch.setattr(lake, "_AT_ONCE", 1)
+    name, _, call = step.partition(" ")
+    return killed_at(manifest_commits if name == "replace_rows" else lake, name, int(call or 1), after=after)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_killed_creation_leaves_nothing_or_what_can_be_deleted(catalog, monkeypatch, step, after):
     before = rows(catalog)
-    dying(monkeypatch, step, after, lambda: create_ref(catalog, TAG, "v1", NOW))
+    with killed(monkeypatch, step, after):
+        create_ref(catalog, TAG, "v1", NOW)
     assert rows(catalog) == before
     done = (step, after) == ("_note 2", True)
     if (step, after) == ("create_branch_at", False):
@@ -196,7 +178,8 @@ def test_a_killed_creation_leaves_nothing_or_what_can_be_deleted(catalog, monkey
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", ["_note", "_unpin", "_unpin 2"])
 def test_a_killed_deletion_is_never_a_tag_without_its_versions(catalog, tagged, monkeypatch, step, after):
-    dying(monkeypatch, step, after, lambda: delete_ref(catalog, TAG, "v1"))
+    with killed(monkeypatch, step, after):
+        delete_ref(catalog, TAG, "v1")
     if (step, after) == ("_note", False):
         assert read(tagged, "ns.t") == [10, 11, 12]
     else:

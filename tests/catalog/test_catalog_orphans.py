@@ -9,6 +9,7 @@ import lance
 import pytest
 from lance_namespace import DeclareTableRequest, DeregisterTableRequest
 from support.catalogs import ids_of, make_table, pylance, raw, rows, tables
+from support.killed import killed_at
 from support.local_datasets import numbers
 
 from lance_spark.catalog import manifest_commits, removing
@@ -25,10 +26,6 @@ from lance_spark.storage.datasets import locate, pin_latest
 DAY = timedelta(days=1)
 
 
-class Killed(BaseException):
-    """The process ends here: nothing is cleaned up after it."""
-
-
 @pytest.fixture
 def catalog(tmp_path):
     made = open_catalog(str(tmp_path))
@@ -43,18 +40,6 @@ def v2(catalog):
 
 def later(days=2):
     return datetime.now(timezone.utc) + timedelta(days=days)
-
-
-def killed_at(monkeypatch, module, name, act):
-    """A process that ends when it calls a function."""
-
-    def end(*_, **__):
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(module, name, end)
-        with pytest.raises(Killed):
-            act()
 
 
 def directories(catalog):
@@ -85,8 +70,10 @@ def test_nothing_is_collected_from_a_sound_catalog(catalog):
 
 def test_a_job_that_was_killed_while_it_declared_leaves_a_name_that_can_be_dropped(catalog, monkeypatch):
     """In the root the marker comes first, elsewhere the row: whoever loses leaves nothing."""
-    killed_at(monkeypatch, manifest_commits, "apply", lambda: declare_table(catalog, "t"))
-    killed_at(monkeypatch, declaring.directories, "put_new", lambda: declare_table(catalog, "ns.t"))
+    with killed_at(manifest_commits, "apply"):
+        declare_table(catalog, "t")
+    with killed_at(declaring.directories, "put_new"):
+        declare_table(catalog, "ns.t")
     for name in ("t", "ns.t"):
         assert describe_table(catalog, name).declared
         with pytest.raises(AlreadyExists):
@@ -99,7 +86,8 @@ def test_a_job_that_was_killed_while_it_declared_leaves_a_name_that_can_be_dropp
 @pytest.mark.parametrize("name", ["t", "ns.t"])
 def test_a_drop_that_was_killed_leaves_a_remainder_that_is_collected(catalog, monkeypatch, name):
     path = make_table(catalog, name).path
-    killed_at(monkeypatch, removing, "erase", lambda: drop_table(catalog, name))
+    with killed_at(removing, "erase"):
+        drop_table(catalog, name)
     assert not table_exists(catalog, name)
     kind = "remainder" if name == "t" else "dataset"
     assert planned(catalog, datasets=True) == {(path, kind)}
@@ -112,7 +100,8 @@ def test_a_drop_that_was_killed_leaves_a_remainder_that_is_collected(catalog, mo
 
 def test_a_drop_that_was_killed_before_the_row_went_is_told_and_mended(catalog, monkeypatch):
     make_table(catalog, "t")
-    killed_at(monkeypatch, manifest_commits, "apply", lambda: drop_table(catalog, "t"))
+    with killed_at(manifest_commits, "apply"):
+        drop_table(catalog, "t")
     assert ids_of(catalog, "t") == [0, 1, 2]
     assert [(found.kind, found.subject) for found in examine(catalog, later())] == [("hidden from V1", "t.lance")]
     assert collected(catalog, datasets=True) == set()
@@ -136,7 +125,8 @@ def test_a_rename_that_was_killed_leaves_the_old_table_or_the_new_one_whole(cata
         make_table(catalog, "old")
     else:
         lance.write_dataset(numbers(3), f"{catalog.uri}/old.lance")
-    killed_at(monkeypatch, room, function, lambda: rename_table(catalog, "old", "new"))
+    with killed_at(room, function):
+        rename_table(catalog, "old", "new")
     left = directories(catalog)
     if holder == "new" or registered or step == "copied":
         assert tables(catalog) == [holder]
@@ -152,7 +142,8 @@ def test_a_rename_that_was_killed_leaves_the_old_table_or_the_new_one_whole(cata
 
 def test_a_cascade_that_was_killed_leaves_directories_that_are_found(catalog, monkeypatch):
     paths = {make_table(catalog, f"ns.t{number}").path for number in range(3)}
-    killed_at(monkeypatch, removing, "erase", lambda: drop_namespace(catalog, "ns", cascade=True))
+    with killed_at(removing, "erase"):
+        drop_namespace(catalog, "ns", cascade=True)
     assert rows(catalog) == {}
     assert collected(catalog, datasets=True) == paths
 
@@ -210,7 +201,8 @@ def test_without_a_manifest_only_remainders_are_collected(tmp_path, monkeypatch)
     catalog = open_catalog(str(tmp_path), mode="v1")
     (tmp_path / "12345678_x" / "data").mkdir(parents=True)
     make_table(catalog, "t")
-    killed_at(monkeypatch, removing, "erase", lambda: drop_table(catalog, "t"))
+    with killed_at(removing, "erase"):
+        drop_table(catalog, "t")
     assert collected(catalog, datasets=True) == {"t.lance"}
     assert directories(catalog) == {"12345678_x"}
 

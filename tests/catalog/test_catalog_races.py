@@ -31,9 +31,8 @@ MODES = ("v2", "compatibility", "v1")
 
 @pytest.fixture(scope="module")
 def team():
-    made = Team(TEAM)
-    yield made
-    made.close()
+    with Team(TEAM) as made:
+        yield made
 
 
 @pytest.fixture(params=MODES)

@@ -298,9 +298,8 @@ def test_a_catalog_works_after_it_was_pickled(both):
 
 @pytest.fixture(scope="module")
 def team():
-    made = Team(TEAM)
-    yield made
-    made.close()
+    with Team(TEAM) as made:
+        yield made
 
 
 @pytest.mark.slow

@@ -3,17 +3,14 @@
 import os
 import random
 import shutil
-import signal
-import threading
-import time
 from pathlib import Path
 
 import lance
 import pytest
 from support import cleanup_datasets
+from support.killed import Act
 from support.kinds import NIGHT
 from support.local_datasets import numbers
-from support.processes import PATIENCE, processes
 
 from lance_spark.cleanup import cleanup
 
@@ -73,37 +70,7 @@ def extend(uri, branch, commits):
 @pytest.fixture(scope="module")
 def cost(original):
     """How many steps, and how many seconds, a run takes that nobody disturbs."""
-    measured = processes().Array("d", 2)
-    assert run_apart(original[0], measure, measured) == 0
-    return int(measured[0]), measured[1]
-
-
-def run_apart(uri, target, *given):
-    process = processes().Process(target=target, args=(uri, *given))
-    process.start()
-    process.join(PATIENCE)
-    return process.exitcode
-
-
-def measure(uri, measured):
-    began, steps = time.monotonic(), []
-    tell_steps(steps.append)
-    plain_run(uri)
-    measured[:] = len(steps), time.monotonic() - began
-
-
-def killed_at_step(uri, number):
-    tell_steps(lambda step: die() if step == number else None)
-    plain_run(uri)
-
-
-def killed_after(uri, seconds):
-    threading.Timer(seconds, die).start()
-    plain_run(uri)
-
-
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
+    return RUN.cost(original[0])
 
 
 def plain_run(uri):
@@ -126,16 +93,19 @@ def tell_steps(listener):
         setattr(os, name, counted(getattr(os, name)))
 
 
+RUN = Act(plain_run, tell_steps)
+
+
 @pytest.mark.when(day=0.15)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_killed_cleanup_leaves_whole_versions_and_the_next_run_leaves_nothing_to_do(busy, cost, seed):
     (uri, before), (steps, seconds), chance = busy, cost, random.Random(seed)
     if seed % 2:
-        assert run_apart(uri, killed_after, seconds * chance.random()) in (0, -signal.SIGKILL)
+        RUN.killed_after(seconds * chance.random(), uri)
     else:
         # The first steps record the plan; the last ones remove the record.
         step = seed // 2 if seed < 8 else steps - 1 - (seed - 8) // 2 if seed < 16 else chance.randrange(steps)
-        assert run_apart(uri, killed_at_step, step) == -signal.SIGKILL
+        RUN.killed_at_step(step, uri)
     cleanup_datasets.assert_kept(uri, before)
 
     plain_run(uri)

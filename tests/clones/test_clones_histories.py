@@ -15,8 +15,9 @@ from datetime import timedelta
 import lance
 import pyarrow as pa
 import pytest
-from support.branched_lakes import EVERYTHING, Killed, Mortal
+from support.branched_lakes import EVERYTHING, Mortal
 from support.cleanup_datasets import RUNNER
+from support.killed import Killed
 
 from lance_spark.cleanup.cleanup import plan_cleanup
 from lance_spark.clones.clone import shallow_clone

@@ -1,6 +1,5 @@
 """Column changes and deletions that are killed, and ones that race: all or nothing, and a second try ends well."""
 
-import os
 import signal
 import threading
 from contextlib import suppress
@@ -9,7 +8,7 @@ from functools import partial
 import lance
 import pyarrow as pa
 import pytest
-from support.processes import PATIENCE, processes
+from support.killed import die, run_apart
 
 from lance_spark.columns import columns
 from lance_spark.columns.columns import alter_columns
@@ -44,10 +43,6 @@ def location(uri):
     return found
 
 
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def dying(one_fragment, one_commit, moment):
     """Both functions, but the process dies at that moment, or at last after the commit."""
     done = []
@@ -80,13 +75,6 @@ def delete_and_die(uri, branch, moment):
     delete_where(DatasetLocation.at(uri), branch, "id % 2 = 0", LOCAL)
 
 
-def killed(target, *given):
-    process = processes().Process(target=target, args=given)
-    process.start()
-    process.join(PATIENCE)
-    assert process.exitcode == -signal.SIGKILL
-
-
 def read(location, branch):
     dataset = lance.dataset(location.branch_uri(branch))
     dataset.validate()
@@ -96,7 +84,7 @@ def read(location, branch):
 @pytest.mark.parametrize("moment", ["half way", "before the commit", "after the commit"])
 def test_a_wider_type_is_there_whole_or_not_at_all(location, branch, moment):
     before = read(location, branch)
-    killed(widen_and_die, location.uri, branch, moment)
+    assert run_apart(widen_and_die, location.uri, branch, moment) == -signal.SIGKILL
     after = (["key"], pa.int64(), [*range(30)])
     assert read(location, branch) == (after if moment == "after the commit" else before)
     if moment != "after the commit":
@@ -106,7 +94,7 @@ def test_a_wider_type_is_there_whole_or_not_at_all(location, branch, moment):
 
 @pytest.mark.parametrize("moment", ["half way", "before the commit", "after the commit"])
 def test_a_deletion_is_there_whole_or_not_at_all(location, branch, moment):
-    killed(delete_and_die, location.uri, branch, moment)
+    assert run_apart(delete_and_die, location.uri, branch, moment) == -signal.SIGKILL
     odd = [number for number in range(30) if number % 2]
     assert read(location, branch)[2] == (odd if moment == "after the commit" else [*range(30)])
     assert delete_where(location, branch, "id % 2 = 0", LOCAL).rows == (0 if moment == "after the commit" else 15)

@@ -10,6 +10,7 @@ import pytest
 from support import broken_datasets as broken
 from support.broken_datasets import check, children, data, index, readable, ref, rich, state
 from support.cleanup_datasets import append, manifest, place
+from support.killed import Killed
 
 from lance_spark import LanceTable
 from lance_spark.engine.local import LocalRunner
@@ -27,10 +28,6 @@ from lance_spark.storage.datasets import locate
 def _at_once(monkeypatch):
     """Nothing changes in these datasets while they are looked at again."""
     monkeypatch.setattr(fsck, "_PAUSE", 0.0005)
-
-
-class Killed(BaseException):
-    """Nobody catches it, as nobody catches the end of a process."""
 
 
 class Killer:

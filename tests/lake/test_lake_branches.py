@@ -6,7 +6,6 @@ from pathlib import Path
 import lance
 import pytest
 from support.branched_lakes import (
-    Killed,
     Mortal,
     begin_write,
     clean_up,
@@ -20,6 +19,7 @@ from support.branched_lakes import (
     write,
 )
 from support.catalogs import raw
+from support.killed import Killed
 from support.kinds import NIGHT
 
 from lance_spark.catalog.lake_rules import KEY

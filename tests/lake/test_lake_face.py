@@ -7,6 +7,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from support.killed import killed_at
 from support.local_datasets import numbers
 
 from lance_spark import LanceCatalog
@@ -129,17 +130,9 @@ def test_dropped_columns_are_named(lake):
     assert column not in lance.dataset(uri).schema.names
 
 
-def test_an_unfinished_publish_is_shown_and_ended(lake, monkeypatch):
-    class Killed(BaseException):
-        """The process dies."""
-
-    def die(*arguments):
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(publishing, "publish_table", die)
-        with pytest.raises(Killed):
-            lake.publish("etl")
+def test_an_unfinished_publish_is_listed_and_recover_completes_it(lake):
+    with killed_at(publishing, "publish_table"):
+        lake.publish("etl")
     (unfinished,) = lake.publishes()
     assert unfinished.state == "unfinished"
     assert lake.recover().state == "published"

@@ -11,8 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from lance_namespace import CreateTableRequest, DropTableRequest
-from support.branched_lakes import Killed, Mortal, clean_up, delete_row, grow_old, ids, later, make_lake, rows, write
+from support.branched_lakes import Mortal, clean_up, delete_row, grow_old, ids, later, make_lake, rows, write
 from support.catalogs import pylance
+from support.killed import Killed
 from support.lake_model import Branch, Clash, Table, World, merged
 
 from lance_spark import LanceCatalog

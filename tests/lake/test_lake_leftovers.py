@@ -5,8 +5,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from support.branched_lakes import Killed, Mortal, grow_old, later, make_lake, state, write
+from support.branched_lakes import Mortal, grow_old, later, make_lake, state, write
 from support.cleanup_datasets import RUNNER
+from support.killed import Killed
 from support.kinds import NIGHT
 
 from lance_spark import LanceCatalog

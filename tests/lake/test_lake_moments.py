@@ -9,6 +9,7 @@ from unittest.mock import patch
 import lance
 import pytest
 from support.branched_lakes import ids, make_lake, state, write
+from support.killed import killed_at
 
 from lance_spark import LanceCatalog
 from lance_spark.catalog import journal as journals
@@ -27,10 +28,6 @@ BEFORE = dict.fromkeys(TABLES, OLD)
 AFTER = {"a": [*OLD, 10], "b": OLD, "c": [*OLD, 11], "new": [9]}
 
 
-class Killed(BaseException):
-    """The process dies."""
-
-
 def etl(lake):
     lake.branches.create("etl")
     there = lake.checkout(branch="etl")
@@ -42,15 +39,7 @@ def etl(lake):
 @contextmanager
 def dying_at_second(step):
     """The publisher dies once the first table is through a step."""
-    real, calls = getattr(publishing, step), []
-
-    def once(*given):
-        if calls:
-            raise Killed
-        calls.append(given)
-        return real(*given)
-
-    with patch.object(publishing, step, once), patch.object(publishing, "_THREADS", 1), pytest.raises(Killed):
+    with patch.object(publishing, "_THREADS", 1), killed_at(publishing, step, 2):
         yield
 
 

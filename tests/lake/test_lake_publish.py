@@ -8,6 +8,7 @@ from pathlib import Path
 import lance
 import pytest
 from support.catalogs import raw
+from support.killed import killed_at
 from support.lakes import OWN, Lake, main_rows
 
 from lance_spark.catalog import journal as journals
@@ -214,34 +215,16 @@ def test_after_a_publish_was_taken_back_it_can_be_made_again(lake):
 STEPS = ["publish_table", "_publish_rows", "decide", "remember_publish", "write_outcome"]
 
 
-class Killed(BaseException):
-    """The process dies."""
-
-
-def dying(monkeypatch, step, after):
-    """The process dies before or after its first call of a step."""
-    room = journals if hasattr(journals, step) else publishing
-    real, calls = getattr(room, step), count()
-
-    def call(*arguments):
-        first = next(calls) == 0
-        if first and not after:
-            raise Killed
-        result = real(*arguments)
-        if first and after:
-            raise Killed
-        return result
-
-    monkeypatch.setattr(room, step, call)
+def killed(step, after):
+    """The first thread to get there ends before or after a step, the others go on."""
+    return killed_at(journals if hasattr(journals, step) else publishing, step, after=after, alone=True)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", STEPS)
-def test_a_killed_publish_is_ended_by_the_next_one(lake, monkeypatch, step, after):
-    with monkeypatch.context() as patch:
-        dying(patch, step, after)
-        with pytest.raises(Killed):
-            publish(lake)
+def test_the_next_publish_completes_one_that_was_killed(lake, step, after):
+    with killed(step, after):
+        publish(lake)
     assert lake.head("b" if "b" in lake.state() else "x").count_rows() == 3
     outcome = recover(lake)
     assert outcome is None if (step, after) == ("write_outcome", True) else outcome.is_published
@@ -252,13 +235,11 @@ def test_a_killed_publish_is_ended_by_the_next_one(lake, monkeypatch, step, afte
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", ["decide", "take_back_table", "_take_rows_back", "write_outcome"])
-def test_a_killed_taking_back_is_ended_by_the_next_one(lake, monkeypatch, step, after):
+def test_the_next_publish_takes_back_what_one_did_that_was_killed_while_it_took_it_back(lake, step, after):
     journal, prepared = begin(lake)
     lake.declare_main("new")
-    with monkeypatch.context() as patch:
-        dying(patch, step, after)
-        with pytest.raises(Killed):
-            finish(lake, journal, prepared)
+    with killed(step, after):
+        finish(lake, journal, prepared)
     outcome = recover(lake)
     assert outcome is None if (step, after) == ("write_outcome", True) else not outcome.is_published
     assert {name: lake.ids(name) for name in BEFORE} == BEFORE

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import lance
 import pytest
+from support.killed import killed_at
 from support.lakes import Lake
 
 from lance_spark import LanceCatalog
@@ -23,10 +24,6 @@ from lance_spark.storage.resolving import NamedTable, take_target
 ENGINE = LocalRunner()
 BEFORE = {"a": [0, 1, 2], "b": [0, 1, 2], "c": [0, 1, 2]}
 AFTER = {"a": [0, 1, 2, 10], "c": [0, 1, 2, 11], "new": [9], "x": [0, 1, 2]}
-
-
-class Killed(BaseException):
-    """The process dies."""
 
 
 @pytest.fixture
@@ -85,25 +82,10 @@ STEPS = [
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(("room", "step", "nth"), STEPS, ids=[f"{step}-{nth}" for _, step, nth in STEPS])
 def test_no_reader_sees_half_of_a_killed_publish(lake, monkeypatch, room, step, nth, after):
-    early, calls = at_published(lake.catalog), []
-    real, lock = getattr(room, step), threading.Lock()
+    early = at_published(lake.catalog)
     monkeypatch.setattr(publishing, "_THREADS", 1)
-
-    def call(*arguments):
-        with lock:
-            mine = len(calls)
-            calls.append(step)
-        if mine > nth or (mine == nth and not after):
-            raise Killed
-        result = real(*arguments)
-        if mine == nth:
-            raise Killed
-        return result
-
-    with monkeypatch.context() as patch:
-        patch.setattr(room, step, call)
-        with pytest.raises(Killed):
-            publish(lake)
+    with killed_at(room, step, nth + 1, after=after):
+        publish(lake)
     late = at_published(lake.catalog)
     is_complete = (step, after) == ("write_outcome", True)
     assert seen(early) == BEFORE
@@ -115,7 +97,7 @@ def test_no_reader_sees_half_of_a_killed_publish(lake, monkeypatch, room, step, 
 
 
 @pytest.mark.parametrize("step", ["decide", "take_back_table", "_take_rows_back", "write_outcome", None])
-def test_a_publish_that_is_taken_back_was_never_seen(lake, monkeypatch, step):
+def test_readers_never_see_a_publish_that_is_taken_back(lake, step):
     early = at_published(lake.catalog)
     journal, prepared = begin(lake)
     lake.declare_main("new")
@@ -124,14 +106,9 @@ def test_a_publish_that_is_taken_back_was_never_seen(lake, monkeypatch, step):
     def look(reader):
         return {name: rows(reader, name) for name in BEFORE}
 
-    def die(*_):
-        raise Killed
-
     if step is not None:
-        with monkeypatch.context() as patch:
-            patch.setattr(journals if hasattr(journals, step) else publishing, step, die)
-            with pytest.raises(Killed):
-                publishing.finish(lake.catalog, journal, ENGINE, prepared)
+        with killed_at(journals if hasattr(journals, step) else publishing, step):
+            publishing.finish(lake.catalog, journal, ENGINE, prepared)
         late = at_published(lake.catalog)
         assert look(early) == look(late) == expected
     assert not publishing.finish(lake.catalog, journal, ENGINE, prepared).is_published

@@ -17,9 +17,8 @@ SEEDS = int(os.environ.get("LAKE_RACES", "20"))
 
 @pytest.fixture(scope="module")
 def team():
-    made = Team(len(WORKERS))
-    yield made
-    made.close()
+    with Team(len(WORKERS)) as made:
+        yield made
 
 
 @pytest.mark.when(day=0)  # by day, tests/whole/test_everything_at_once.py races

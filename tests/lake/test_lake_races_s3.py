@@ -12,10 +12,7 @@ pytestmark = [pytest.mark.s3, pytest.mark.slow]
 @pytest.mark.when(day=0)
 @pytest.mark.parametrize("seed", range(3))
 def test_every_row_and_every_publish_is_accounted_for(bucket, storage, tmp_path, seed):
-    team = Team(len(WORKERS))
     place = Place(f"s3://{bucket}/lake", storage, str(tmp_path / "notes"), seed=seed, seconds=20, pause=0.5, margin=3)
-    try:
+    with Team(len(WORKERS)) as team:
         run_race(place, team, longest=3.0)
-    finally:
-        team.close()
     account(place)

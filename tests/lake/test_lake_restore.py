@@ -4,16 +4,8 @@ import shutil
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from support.branched_lakes import (
-    Killed,
-    Mortal,
-    clean_up,
-    later,
-    left_over,
-    make_lake,
-    state,
-    write,
-)
+from support.branched_lakes import Mortal, clean_up, later, left_over, make_lake, state, write
+from support.killed import Killed
 
 from lance_spark import LanceCatalog
 from lance_spark.catalog import lake_deleted

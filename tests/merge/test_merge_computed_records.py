@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from support.backfills import LocalValues
 from support.cleanup_datasets import place
+from support.killed import killed_at
 from support.merge_datasets import assert_sound, clean_all, head, run
 
 from lance_spark.columns.columns import add_filled_columns, update_filled_columns
@@ -138,33 +139,15 @@ def test_what_another_tool_cleaned_stays_unknown(dataset):
     assert values_of(dataset) == {**RIGHT, 1: None}
 
 
-class Died(BaseException):
-    """The process ends at once."""
-
-
 @pytest.mark.parametrize("moment", ["before the record", "after it", "before the old one goes"])
-def test_a_cleanup_that_dies_leaves_a_record_too_many_never_one_too_few(dataset, monkeypatch, moment):
+def test_a_cleanup_that_dies_leaves_a_record_too_many_never_one_too_few(dataset, moment):
     clean_all(dataset)
     compute(dataset, "zz", existing=True)
     add(dataset, 7, "exp")
 
-    def die(*_, **__):
-        raise Died
-
-    real = small_files.write_below
-
-    def write(location, path, content):
-        if moment == "after it":
-            real(location, path, content)
-        raise Died
-
-    if moment == "before the old one goes":
-        monkeypatch.setattr(brought.files, "delete", die)
-    else:
-        monkeypatch.setattr(small_files, "write_below", write)
-    with pytest.raises(Died):
+    step = (brought.files, "delete") if moment == "before the old one goes" else (small_files, "write_below")
+    with killed_at(*step, after=moment == "after it"):
         clean_all(dataset)
-    monkeypatch.undo()
     clean_all(dataset)
     assert len(kept(dataset)) == 1
     run(dataset, "exp")

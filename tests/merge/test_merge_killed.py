@@ -3,9 +3,6 @@
 import os
 import random
 import shutil
-import signal
-import threading
-import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,8 +10,8 @@ import lance
 import pyarrow as pa
 import pytest
 from support.cleanup_datasets import NOW, age_all, clean, orphans, place
+from support.killed import Act
 from support.merge_datasets import add, assert_sound, error_of, exp, head, rows, run
-from support.processes import PATIENCE, processes
 
 from lance_spark.errors import Refused
 from lance_spark.merge import replay_commits
@@ -94,40 +91,10 @@ def costs(original):
     """By way: how many steps, and how many seconds, a merge takes that nobody disturbs."""
     found = {}
     for name, way in WAYS.items():
-        told = processes().Array("d", 2)
-        assert run_apart(original.uri, measure, way, told) == 0
-        found[name] = int(told[0]), told[1]
+        found[name] = MERGE.cost(original.uri, way)
         shutil.rmtree(original.uri)
         shutil.copytree(f"{original.uri}.saved", original.uri)
     return found
-
-
-def run_apart(uri, target, *given):
-    process = processes().Process(target=target, args=(uri, *given))
-    process.start()
-    process.join(PATIENCE)
-    return process.exitcode
-
-
-def measure(uri, way, found):
-    began, steps = time.monotonic(), []
-    tell_steps(steps.append)
-    merge_it(uri, way)
-    found[:] = len(steps), time.monotonic() - began
-
-
-def killed_at_step(uri, way, number):
-    tell_steps(lambda step: die() if step == number else None)
-    merge_it(uri, way)
-
-
-def killed_after(uri, way, seconds):
-    threading.Timer(seconds, die).start()
-    merge_it(uri, way)
-
-
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def merge_it(uri, way):
@@ -158,6 +125,9 @@ def tell_steps(listener):
         setattr(module, name, counted(getattr(module, name)))
 
 
+MERGE = Act(merge_it, tell_steps)
+
+
 @pytest.mark.when(day=0.15)
 @pytest.mark.parametrize("name", WAYS)
 @pytest.mark.parametrize("seed", range(6))
@@ -165,11 +135,11 @@ def test_a_killed_merge_happened_or_did_not_and_a_second_try_ends_well(busy, cos
     way, (steps, seconds), chance, uri = WAYS[name], costs[name], random.Random(f"{name} {seed}"), busy.uri
     of_exp, version = rows(exp(uri)), head(uri, way.into).version
     if seed % 2:
-        assert run_apart(uri, killed_after, way, seconds * chance.random()) in (0, -signal.SIGKILL)
+        MERGE.killed_after(seconds * chance.random(), uri, way)
     else:
         # The last steps are the commit, and what is noted down about it.
         step = steps - 1 - seed if seed < 4 else chance.randrange(steps)
-        assert run_apart(uri, killed_at_step, way, step) == -signal.SIGKILL
+        MERGE.killed_at_step(step, uri, way)
 
     merged = rows(head(uri, way.into)) != busy.before
     assert rows(head(uri, way.into)) == (busy.after if merged else busy.before)
@@ -206,7 +176,7 @@ def clean_up_after(uri, way):
 def test_a_copy_that_was_cut_short_is_not_taken_for_a_whole_one(busy, costs):
     """A store that shows a file while it is being written: half of it is there, under its name."""
     uri = busy.uri
-    assert run_apart(uri, killed_at_step, WAYS["main"], costs["main"][0] // 2) == -signal.SIGKILL
+    MERGE.killed_at_step(costs["main"][0] // 2, uri, WAYS["main"])
     copied = sorted(path for path in orphans(uri) if path.startswith("data/") and path.endswith(".lance"))
     assert copied
     with open(f"{uri}/{copied[0]}", "r+b") as file:

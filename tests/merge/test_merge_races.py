@@ -25,9 +25,8 @@ ATOMIC = range(900, 903)
 
 @pytest.fixture(scope="module")
 def team():
-    made = Team(WRITERS)
-    yield made
-    made.close()
+    with Team(WRITERS) as made:
+        yield made
 
 
 def table_of(values):

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from lance.dataset import MergeInsertBuilder
 from lance.mem_wal import LsmScanner, ShardSnapshot
+from support.killed import killed_at
 
 from lance_spark import LanceTable
 from lance_spark.cleanup.retention_rules import CleanupPolicy
@@ -235,18 +236,15 @@ STEPS = [
 @pytest.mark.when(day=0.3)
 @pytest.mark.parametrize("generations", STEPS, ids=str)
 @pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
-def test_what_waits_is_brought_in_once(table, uri, generations, killed, monkeypatch):
+def test_what_waits_is_brought_in_once(table, uri, generations, killed):
     one, other = (str(uuid.uuid4()) for _ in range(2))
     for steps in generations:
         put(uri, one, *steps)
     put(uri, other, ([100], 100))
     expected = merged(uri, [one, other])
     if killed:
-        real = MergeInsertBuilder.execute
-        monkeypatch.setattr(MergeInsertBuilder, "execute", dying(real))
-        with pytest.raises(Killed):
+        with killed_at(MergeInsertBuilder, "execute", 2):
             table.compact_wal()
-        monkeypatch.undo()
     table.compact_wal()
     assert content(uri) == expected
     again = table.compact_wal()
@@ -256,22 +254,6 @@ def test_what_waits_is_brought_in_once(table, uri, generations, killed, monkeypa
         warnings.simplefilter("error", LanceSparkWarning)
         fragment_sizes(dataset_at(uri, None), table._pin())
     assert "no SSTable of the write-ahead log waits" in str(again)
-
-
-class Killed(BaseException):
-    """As if the process had ended."""
-
-
-def dying(real):
-    count = [0]
-
-    def execute(builder, *args):
-        count[0] += 1
-        if count[0] > 1:
-            raise Killed
-        return real(builder, *args)
-
-    return execute
 
 
 def test_a_log_whose_writer_is_at_work_is_told(table, uri):

@@ -22,9 +22,8 @@ ROUNDS = 60
 
 @pytest.fixture
 def team():
-    made = Team(2)
-    yield made
-    made.close()
+    with Team(2) as made:
+        yield made
 
 
 def make_and_drop(uri, worker):

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import lance
 import pytest
-from support.branched_lakes import Killed, Mortal
+from support.branched_lakes import Mortal
 from support.cleanup_datasets import age_all
+from support.killed import Killed
 from support.local_datasets import contents
 from support.merge_datasets import add, clean_all, head
 from support.remote_datasets import (

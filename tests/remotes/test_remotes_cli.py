@@ -11,6 +11,7 @@ import lance
 import pytest
 import s3fs
 from support.command_line import SCRIPT, append, call, config, ids, run
+from support.killed import killed_at
 
 from lance_spark.cli.verbs import clone as clone_verb
 from lance_spark.errors import PermissionDenied, StorageFailure
@@ -287,10 +288,6 @@ def test_a_clone_that_failed_or_was_interrupted_is_taken_away(flights, tmp_path,
         assert everything(tmp_path) == before  # nor do tags at the source keep anything for it
 
 
-class Killed(BaseException):
-    """As if the process had ended: nothing is tidied up."""
-
-
 POINTS = [
     *((point, ("--ref", "exp")) for point in ("_make_main", "_follow_main", "protect", "fetch", "_branch")),
     *((point, ("--deep",)) for point in ("_make_main", "_follow_main")),
@@ -300,15 +297,10 @@ POINTS = [
 
 @pytest.mark.parametrize(("point", "options"), POINTS)
 def test_a_killed_clone_is_finished_by_the_same_call(flights, tmp_path, monkeypatch, point, options):
-    def killed(*_):
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(cloning, point, killed)
+    with killed_at(cloning, point), monkeypatch.context() as patch:
         patch.setattr(clone_verb, "remove_with_content", lambda _: None)
         patch.setattr(clone_verb, "_release", lambda *_: None)
-        with pytest.raises(Killed):
-            call(tmp_path, "clone", "flights.lance", "ada", *options)
+        call(tmp_path, "clone", "flights.lance", "ada", *options)
     ada = tmp_path / "ada"
     unfinished = call(ada, "branch")
     assert unfinished.code == 3
@@ -324,14 +316,9 @@ def test_a_killed_clone_is_finished_by_the_same_call(flights, tmp_path, monkeypa
 
 
 def test_a_clone_of_another_branch_does_not_go_on_with_one_that_was_begun(flights, tmp_path, monkeypatch):
-    def killed(*_):
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(cloning, "fetch", killed)
+    with killed_at(cloning, "fetch"), monkeypatch.context() as patch:
         patch.setattr(clone_verb, "remove_with_content", lambda _: None)
-        with pytest.raises(Killed):
-            call(tmp_path, "clone", "flights.lance", "ada")
+        call(tmp_path, "clone", "flights.lance", "ada")
     done = call(tmp_path, "clone", "flights.lance", "ada", "--ref", "exp")
     assert (done.code, "A clone of main@4 was begun here" in done.error) == (11, True)
 

@@ -3,16 +3,13 @@
 import os
 import random
 import shutil
-import signal
-import threading
-import time
 from typing import NamedTuple
 
 import pytest
 from support.cleanup_datasets import age_all
+from support.killed import Act
 from support.kinds import NIGHT
 from support.merge_datasets import clean_all
-from support.processes import PATIENCE, processes
 from support.remote_datasets import assert_all_sound, begun, stores_of_their_own, tell_steps
 from test_remotes_interrupted import STORIES, Places, assert_between, assert_done, everything
 
@@ -43,9 +40,8 @@ def told(request, tmp_path_factory):
     STORIES[request.param].before(places)
     before = everything(places)
     shutil.copytree(root, f"{root}-saved")
-    found = processes().Array("d", 2)
-    assert run_apart(measure, request.param, places, found) == 0
-    return request.param, Told(places, before, everything(places), int(found[0]), found[1])
+    steps, seconds = STORY.cost(request.param, places)
+    return request.param, Told(places, before, everything(places), steps, seconds)
 
 
 @pytest.fixture
@@ -58,32 +54,11 @@ def story(told):
     return name, found
 
 
-def run_apart(target, *given):
-    process = processes().Process(target=target, args=given)
-    process.start()
-    process.join(PATIENCE)
-    return process.exitcode
-
-
-def measure(name, places, found):
-    began, steps = time.monotonic(), []
-    tell_steps(steps.append)
-    STORIES[name].action(places)
-    found[:] = len(steps), time.monotonic() - began
-
-
-def killed_at_step(name, places, number):
-    tell_steps(lambda step: die() if step == number else None)
+def act(name, places):
     STORIES[name].action(places)
 
 
-def killed_after(name, places, seconds):
-    threading.Timer(seconds, die).start()
-    STORIES[name].action(places)
-
-
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
+STORY = Act(act, tell_steps)
 
 
 @pytest.mark.when(day=0.05)
@@ -92,10 +67,10 @@ def test_the_second_call_finishes_what_was_killed(story, seed):
     name, found = story
     places, chance = found.places, random.Random(f"{name} {seed}")
     if seed % 2:
-        run_apart(killed_after, name, places, found.seconds * chance.random())
+        STORY.killed_after(found.seconds * chance.random(), name, places)
     else:
         step = found.steps - 1 - seed if seed < 4 else chance.randrange(found.steps)
-        assert run_apart(killed_at_step, name, places, step) == -signal.SIGKILL
+        STORY.killed_at_step(step, name, places)
     assert_between(places, found.before, found.after)
 
     try:

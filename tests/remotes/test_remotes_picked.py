@@ -13,6 +13,7 @@ import lance
 import pyarrow as pa
 import pytest
 from support.cleanup_datasets import RUNNER
+from support.killed import Killed
 from support.remote_datasets import tell_steps
 
 from lance_spark.cleanup.cleanup import plan_cleanup
@@ -189,17 +190,13 @@ def merged_from_the_remote(clones):
     clones.merge_at_source("foo")
 
 
-class Died(BaseException):
-    """The process ends at once."""
-
-
 def pushed_by_a_process_that_died(clones):
     """The remote has the rows, and nothing here says so."""
     clones.append(f"{clones.own}/tree/side", 100)
     clones.pick()
     there = locate(clones.source)
     for last in range(40):
-        with pytest.MonkeyPatch.context() as patched, suppress(Died):
+        with pytest.MonkeyPatch.context() as patched, suppress(Killed):
             tell_steps(partial(die_at, last), patched.setattr)
             clones.push(branch="side")
         if find_latest(there, "side") is not None and (100, 0) in found(f"{clones.source}/tree/side"):
@@ -210,7 +207,7 @@ def pushed_by_a_process_that_died(clones):
 
 def die_at(last, step):
     if step == last:
-        raise Died
+        raise Killed
 
 
 def read_by_a_clone(clones):

@@ -29,9 +29,8 @@ PATIENCE = 40
 
 @pytest.fixture(scope="module")
 def team():
-    made = Team(3)
-    yield made
-    made.close()
+    with Team(3) as made:
+        yield made
 
 
 @pytest.fixture(params=[False, True], ids=["addresses", "stable"])

@@ -199,11 +199,8 @@ def counting(uri, branch, seed, rounds):
 def test_processes_that_change_the_same_rows_lose_no_change_that_they_were_told_is_done(uri):
     location = changing_table(uri, "exp", stable=True)
     before = {row["id"]: row["x"] for row in rows_of(location, "exp")}
-    team = Team(4)
-    try:
+    with Team(4) as team:
         outcomes = team.run([Job(counting, (uri, "exp", seed, 5)) for seed in range(4)])
-    finally:
-        team.close()
     after = Counter(row["id"] for row in rows_of(location, "exp"))
     assert max(after.values()) == 1
     assert sorted(key for _, keys in outcomes for key in keys) == sorted(key for key in after if (key or 0) >= 1000)

@@ -74,8 +74,8 @@ def test_the_outcome_is_that_of_some_serial_order_of_those_that_were_told_it_is_
     uri, branch, stable, members, rounds
 ):
     location = changing_table(uri, branch, stable)
-    chance, team, told = Random(members), Team(members), []
-    try:
+    chance, told = Random(members), []
+    with Team(members) as team:
         for number in range(rounds):
             before = keyed(rows_of(location, branch))
             changes = [some_change(chance, 1000 + number * members + member) for member in range(members)]
@@ -100,8 +100,6 @@ def test_the_outcome_is_that_of_some_serial_order_of_those_that_were_told_it_is_
                 assert without_deletions(order) == without_deletions(change for _, change in done), (number, done)
             told += outcomes
             lance.dataset(location.branch_uri(branch)).validate()
-    finally:
-        team.close()
     assert any(version is not None for version in told)
     assert rounds < 20 or None in told, "nobody ever met anybody"
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import lance
 import pytest
 from support.catalogs import make_table, tables
+from support.killed import killed_at
 from support.local_datasets import numbers
 
 from lance_spark.catalog.lake import at_ref
@@ -150,19 +151,11 @@ def test_branches_of_one_name_are_published_together(lake, call):
     assert [(row["table"], row["state"]) for row in planned] == [("ns.u", "ready")]
 
 
-def test_a_publish_whose_process_died_is_ended(lake, call, monkeypatch):
-    class Killed(BaseException):
-        """The process dies."""
-
-    def die(*_):
-        raise Killed
-
+def test_recover_completes_a_publish_whose_process_died(lake, call):
     call("create_lake_branch", name="etl")
     append(lake, "ns.t", 10, on(lake))
-    with monkeypatch.context() as patch:
-        patch.setattr(publishing, "publish_table", die)
-        with pytest.raises(Killed):
-            call("merge_lake_branch", name="etl")
+    with killed_at(publishing, "publish_table"):
+        call("merge_lake_branch", name="etl")
     assert [row["state"] for row in system(lake, "publishes")] == ["unfinished"]
     assert [(row["table"], row["state"]) for row in call("recover")] == [("ns.t", "published")]
     assert ids(lake, "ns.t") == [0, 1, 2, 10]

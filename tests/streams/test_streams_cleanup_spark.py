@@ -6,9 +6,10 @@ from datetime import timedelta
 import lance
 import pytest
 from support.command_line import call
+from support.killed import Killed, kill
 from support.local_datasets import make_dataset, numbers
 from support.scripts import script
-from support.stream_queries import KILLED, Killed, Query, die, kill, on, others
+from support.stream_queries import KILLED, Query, die, on, others
 
 from lance_spark import CleanupPolicy, LanceTable
 

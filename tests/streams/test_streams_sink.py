@@ -8,8 +8,9 @@ import lance
 import pyarrow as pa
 import pytest
 from support.cleanup_datasets import KEEPING, clean
+from support.killed import Killed, kill
 from support.local_datasets import contents, make_dataset, numbers
-from support.stream_queries import Killed, Query, kill
+from support.stream_queries import Query
 
 from lance_spark import LanceCatalog
 from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused, StorageFailure

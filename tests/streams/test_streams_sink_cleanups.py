@@ -10,8 +10,9 @@ import lance
 import pytest
 from support.cleanup_datasets import KEEPING, NOW, age_all, clean, files, plan, versions
 from support.command_line import call
+from support.killed import Killed
 from support.local_datasets import make_dataset, numbers
-from support.stream_queries import KILLED, Killed, Query, die, on, others
+from support.stream_queries import KILLED, Query, die, on, others
 
 from lance_spark.cleanup import cleanup
 from lance_spark.cleanup.auto import enable_auto_cleanup

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cleanup_datasets import clean, plan
+from support.killed import Killed, kill
 from support.local_datasets import make_dataset, numbers
-from support.stream_queries import Killed, Query, kill
+from support.stream_queries import Query
 
 from lance_spark.cleanup import cleanup
 from lance_spark.streams import query_records

@@ -7,8 +7,8 @@ from datetime import timedelta
 import lance
 import pyarrow as pa
 import pytest
+from support.killed import Killed, kill
 from support.s3_tables import read, rows, write
-from support.stream_queries import Killed, kill
 
 from lance_spark.cleanup.cleanup import plan_cleanup
 from lance_spark.cleanup.retention_rules import CleanupPolicy

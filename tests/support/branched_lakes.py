@@ -29,6 +29,7 @@ from lance_spark.write.data_files import write_rows
 from lance_spark.write.plan_rules import WriteJob
 from support.catalogs import raw
 from support.cleanup_datasets import RUNNER, place
+from support.killed import Killed
 
 State = dict[str, list[int]]
 """The rows of each table, by its name."""
@@ -134,10 +135,6 @@ def grow_old(directory: str) -> None:
     """So that it cannot be what another process is at."""
     for path in Path(directory).rglob("*"):
         os.utime(path, (1, 1))
-
-
-class Killed(BaseException):
-    """The process died here: nothing is cleaned up after it."""
 
 
 class Mortal:

@@ -55,6 +55,12 @@ class Team:
         self._working = 0
         """How many of them are about to begin, or have begun and were not asked for their outcome."""
 
+    def __enter__(self) -> Team:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def prepare(self, jobs: Sequence[Job]) -> None:
         """Give every job to one process, and wait until all could begin at once."""
         assert len(jobs) <= self._size

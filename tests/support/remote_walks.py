@@ -32,6 +32,7 @@ from lance_spark.remotes.push import push
 from lance_spark.remotes.reset import reset
 from lance_spark.storage.datasets import locate, pin_latest
 from support.cleanup_datasets import place
+from support.killed import Killed
 from support.remote_datasets import tell_steps
 
 SOURCE, CLONES = "s", ("a", "b", "c")
@@ -44,10 +45,6 @@ _ALL = CleanupPolicy(
 _UNKNOWN = ("no longer has any of its files", "picked, reverted or restored")
 """Conflicts of a merge where nothing can tell what is right."""
 _SAME_ROWS = "both sides deleted or updated the same rows"
-
-
-class Died(BaseException):
-    """The process ends at once."""
 
 
 class Walk:
@@ -207,13 +204,13 @@ class Walk:
 
         def stop(step: int) -> None:
             if step == last:
-                raise Died
+                raise Killed
 
         with pytest.MonkeyPatch.context() as patched:
             tell_steps(stop, patched.setattr)
             try:
                 self.chance.choice((self._pull, self._push))(name)
-            except Died:
+            except Killed:
                 return
 
     # --- The end

@@ -5,22 +5,17 @@ from __future__ import annotations
 import json
 import uuid
 from pathlib import Path
-from typing import Any, NoReturn
 
 import lance
 import pyarrow as pa
-import pytest
 
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.storage import refs
 from lance_spark.streams.sink import StreamJob, commit_stream, plan_stream
 from lance_spark.write import data_files
 from lance_spark.write.data_files import write_rows
+from support.killed import killed_at
 from support.local_datasets import numbers
-
-
-class Killed(BaseException):
-    """The process is gone."""
 
 
 class Query:
@@ -48,10 +43,6 @@ class Query:
         return commit_stream(stream, fragments, number)
 
 
-def kill(*_: Any, **__: Any) -> NoReturn:
-    raise Killed
-
-
 KILLED = {
     "before the commit": (data_files, "commit_checked", "before"),
     "between commit and tag": (refs, "move_tag", "before"),
@@ -63,17 +54,8 @@ KILLED = {
 def die(query: Query, number: int, moment: str) -> None:
     """A driver that dies at a moment of a batch."""
     where, name, when = KILLED[moment]
-    real = getattr(where, name)
-
-    def broken(*given: Any, **named: Any) -> NoReturn:
-        if when == "after":
-            real(*given, **named)
-        raise Killed
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(where, name, broken)
-        with pytest.raises(Killed):
-            query.batch(number)
+    with killed_at(where, name, after=when == "after"):
+        query.batch(number)
 
 
 def on(uri: str, branch: str | None) -> lance.LanceDataset:

@@ -26,9 +26,9 @@ NIGHT = float(os.environ.get("EVERYTHING_AT_ONCE_SECONDS", "1800"))
 
 @pytest.fixture(scope="module")
 def team():
-    made = Team(len(WORKERS) + len(MORE_WORKERS), patience=600)  # the last upsert may have begun just before the end
-    yield made
-    made.close()
+    # The last upsert may have begun just before the end.
+    with Team(len(WORKERS) + len(MORE_WORKERS), patience=600) as made:
+        yield made
 
 
 @pytest.mark.slow

@@ -16,9 +16,8 @@ NIGHT = float(os.environ.get("EVERYTHING_AT_ONCE_SECONDS", "1800"))
 
 @pytest.fixture(scope="module")
 def team():
-    made = Team(len(WORKERS))
-    yield made
-    made.close()
+    with Team(len(WORKERS)) as made:
+        yield made
 
 
 @pytest.mark.slow

@@ -58,9 +58,8 @@ def team() -> Iterator[Team]:
     Later than elsewhere: pylance repeats the commit of a compaction for half a minute, with pauses that double; the
     last one may take minutes.
     """
-    team = Team(1, patience=600)
-    yield team
-    team.close()
+    with Team(1, patience=600) as team:
+        yield team
 
 
 CELLS = [(verb, fault, seed) for verb in VERBS for fault in FAULTS for seed in range(3)]

@@ -28,12 +28,9 @@ def test_eight_processes_appending_to_one_branch_lose_and_double_nothing(
 ):
     write(table, storage, [-1])
     create_branch(locate(table, storage), "exp/delays", RefSpec())
-    team = Team(WRITERS)
-    try:
+    with Team(WRITERS) as team:
         work = [(table, storage_through, list(range(first, WRITERS * APPENDS, WRITERS))) for first in range(WRITERS)]
         team.run([Job(write_each, (*given, {"branch": "exp/delays"})) for given in work])
-    finally:
-        team.close()
     assert rows(table, storage, "exp/delays") == [-1, *range(WRITERS * APPENDS)]
     assert rows(table, storage) == [-1]
     branch = opened(table, storage, "exp/delays")
