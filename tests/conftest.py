@@ -138,6 +138,11 @@ def uri(tmp_path):
     return str(tmp_path / "table.lance")
 
 
+@pytest.fixture(params=[None, "exp"], ids=["main", "branch"])
+def branch(request):
+    return request.param
+
+
 @pytest.fixture
 def flights(tmp_path):
     """A workspace with a dataset that has branches and tags: see ``make_flights``."""

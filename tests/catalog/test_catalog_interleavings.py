@@ -153,7 +153,7 @@ def expected(fresh, done):
     ],
     indirect=["fresh"],
 )
-def test_as_if_one_came_after_the_other(fresh, monkeypatch, first, second):
+def test_two_operations_end_as_if_one_came_after_the_other(fresh, monkeypatch, first, second):
     monkeypatch.setattr(manifest_commits, "index_if_possible", lambda _: None)  # it takes longer than all the rest
     ours, theirs = OPERATIONS[first], OPERATIONS[second]
     known = {}

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from unittest.mock import Mock
 
 import lance
 import pyarrow as pa
@@ -161,7 +162,7 @@ def test_of_many_that_create_it_one_wins(lake):
     assert len(directories(lake)) == 1
 
 
-def test_who_comes_second_to_create_or_replace_is_told_to_run_again(rows_lake, monkeypatch):
+def test_the_second_create_or_replace_is_told_to_run_again(rows_lake, monkeypatch):
     real = staging.declare_table
 
     def declare(*arguments):
@@ -207,10 +208,7 @@ def test_what_no_table_can_be_made_of_takes_no_name(lake):
 
 
 def test_a_store_that_fails_in_between_keeps_no_name(lake, monkeypatch):
-    def fail(*_, **__):
-        raise StorageFailure("no answer")
-
-    monkeypatch.setattr(data_files, "create_dataset", fail)
+    monkeypatch.setattr(data_files, "create_dataset", Mock(side_effect=StorageFailure("no answer")))
     with pytest.raises(StorageFailure):
         make_empty(lake, name_in(lake), "create", SCHEMA)
     assert (tables(lake, recursive=True), directories(lake)) == ([], [])

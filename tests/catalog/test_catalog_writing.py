@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from support.catalogs import ids_of, make_table, tables
 from support.local_datasets import contents, make_dataset, numbers
+from support.meanwhile import meanwhile
 
 from lance_spark import errors
 from lance_spark.catalog import tables as writing
@@ -156,13 +157,7 @@ def test_a_table_that_is_dropped_while_it_is_written_stays_dropped(both, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_table_that_is_dropped_in_the_moment_of_the_commit_stays_dropped(both, name, monkeypatch):
-    commit = data_files.commit
-
-    def too_late(plan, fragments):
-        drop_table(both, name)
-        return commit(plan, fragments)
-
-    monkeypatch.setattr(data_files, "commit", too_late)
+    meanwhile(monkeypatch, data_files, "commit", lambda: drop_table(both, name))
     with pytest.raises(errors.Conflict, match="dropped, renamed or deregistered"):
         write(both, name)
     assert (tables(both, recursive=True), directories(both)) == ([], [])

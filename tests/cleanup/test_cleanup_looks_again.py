@@ -19,6 +19,7 @@ from support.cleanup_datasets import (
     plan,
     reads,
 )
+from support.meanwhile import meanwhile
 
 from lance_spark.cleanup import cleanup
 from lance_spark.core.layout import manifest_names
@@ -56,18 +57,6 @@ def move_tag(uri):
     lance.dataset(uri).cleanup_old_versions(retain_versions=1)
 
 
-def once(change, uri, before):
-    """A function that is called like ``before``, and lets something happen first, the first time."""
-    left = [change]
-
-    def called(*given, **named):
-        while left:
-            left.pop()(uri)
-        return before(*given, **named)
-
-    return called
-
-
 MOMENTS = {
     "between refs and versions": (survey, "_version_files"),
     "before manifests are read": (cleanup, "read_manifests"),
@@ -81,7 +70,7 @@ def test_a_branch_that_goes_while_a_plan_is_made_stops_nothing(history, monkeypa
     where, name = MOMENTS[moment]
     before = reads(history)
     with monkeypatch.context() as patch:
-        patch.setattr(where, name, once(change, history, getattr(where, name)))
+        meanwhile(patch, where, name, lambda: change(history))
         made = plan(history, **KEEPING)
     assert lance.dataset(history).branches.list().keys() == ({"dev"} if change is make_again else set())
     now = reads(history)
@@ -98,7 +87,7 @@ def test_a_branch_that_goes_while_a_plan_is_made_stops_nothing(history, monkeypa
 
 def test_a_tag_that_moves_while_a_plan_is_made_stops_nothing(history, monkeypatch):
     lance.dataset(history).tags.create("moving", 2)
-    monkeypatch.setattr(survey, "_version_files", once(move_tag, history, survey._version_files))
+    meanwhile(monkeypatch, survey, "_version_files", lambda: move_tag(history))
     plan(history, **KEEPING)
 
 
@@ -162,7 +151,7 @@ def lost_on_the_way(uri, monkeypatch, manifest_goes):
             for file in fragment.metadata.files:
                 Path(uri, "data", file.path).unlink()
 
-    monkeypatch.setattr(cleanup, "list_range", once(supersede, uri, cleanup.list_range))
+    meanwhile(monkeypatch, cleanup, "list_range", lambda: supersede(uri))
     monkeypatch.setattr("lance_spark.survey.survey._PAUSE", 0)
     if manifest_goes:
         looks, real = iter(range(100)), survey.survey
@@ -195,7 +184,7 @@ def test_a_branch_whose_files_go_before_its_manifests_stops_nothing(history, mon
         for path in Path(uri, "tree", "dev", "deep", "data").iterdir():
             path.unlink()
 
-    monkeypatch.setattr(cleanup, "list_range", once(half_delete, history, cleanup.list_range))
+    meanwhile(monkeypatch, cleanup, "list_range", lambda: half_delete(history))
     assert plan(history, **KEEPING).apply().complete
 
 

@@ -1,6 +1,7 @@
 """A new dataset takes the columns of what people have, and a call that was interrupted can be made again."""
 
 import gzip
+from unittest.mock import Mock
 
 import lance
 import pyarrow as pa
@@ -136,10 +137,7 @@ def test_a_dataset_that_cannot_be_made_leaves_no_workspace(tmp_path, monkeypatch
     from lance_spark.errors import StorageFailure
     from lance_spark.workspace import init
 
-    def fail(*_):
-        raise StorageFailure("The disk is full.")
-
-    monkeypatch.setattr(init, "create_dataset", fail)
+    monkeypatch.setattr(init, "create_dataset", Mock(side_effect=StorageFailure("The disk is full.")))
     assert call(tmp_path, "init", "new.lance").code == 20
     assert not list(tmp_path.iterdir())
 
@@ -228,10 +226,7 @@ def test_whoever_may_not_write_there_learns_where_the_workspace_can_be(tmp_path,
     from lance_spark.errors import PermissionDenied
     from lance_spark.storage import resolving
 
-    def denied(*_):
-        raise PermissionDenied("The file cannot be written: Permission denied.")
-
-    monkeypatch.setattr(resolving, "create_workspace", denied)
+    monkeypatch.setattr(resolving, "create_workspace", Mock(side_effect=PermissionDenied("Permission denied.")))
     done = call(plain, "init", ".")
     assert done.code == 21
     assert f"hint: Put the workspace into a directory of your own: lance-git init {plain} DIR." in done.error

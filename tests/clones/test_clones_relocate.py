@@ -3,6 +3,7 @@
 import os
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import lance
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 from support.cleanup_datasets import NOW, clean, place
 from support.local_datasets import contents, numbers
+from support.meanwhile import meanwhile
 from support.merge_datasets import add, assert_sound, exp, forked, head, ids, row_ids, rows, run
 from support.remote_datasets import WAYS, fetched, made_clone
 from support.shaped_datasets import PAYLOADS, blobs
@@ -278,15 +280,7 @@ def test_nobody_loses_a_commit_to_it(uri, monkeypatch, stable, step, change):
     copied = copy(nested(uri, stable))
     twin = copy(uri, "twin.lance")
     MEANWHILE[change](twin)
-    real = getattr(relocating.base_commits, step)
-    waiting = [lambda: MEANWHILE[change](copied)]
-
-    def late(*given):
-        if waiting:
-            waiting.pop()()
-        return real(*given)
-
-    monkeypatch.setattr(relocating.base_commits, step, late)
+    waiting = meanwhile(monkeypatch, relocating.base_commits, step, lambda: MEANWHILE[change](copied))
     relocate(locate(copied))
     assert not waiting
     relocate(locate(copied))
@@ -439,11 +433,7 @@ def test_a_place_that_does_not_answer_is_not_taken_for_absent(uri, monkeypatch):
     forked(uri)
     clone = str(Path(uri).with_name("clone.lance"))
     shallow_clone(locate(uri), pin_latest(locate(uri), None), locate(clone))
-
-    def nobody(*_):
-        raise StorageFailure("nobody answers")
-
-    monkeypatch.setattr(base_paths.files, "exists", nobody)
+    monkeypatch.setattr(base_paths.files, "exists", Mock(side_effect=StorageFailure("nobody answers")))
     found = relocate(locate(clone))
     assert [base.state for base in found.problems] == ["unreachable"]
 

@@ -2,11 +2,13 @@
 
 import os
 from decimal import Decimal
+from functools import partial
 
 import lance
 import pyarrow as pa
 import pytest
 from support.local_datasets import contents, make_dataset, written_since
+from support.meanwhile import meanwhile
 
 from lance_spark.columns import columns
 from lance_spark.columns.columns import alter_columns
@@ -35,11 +37,6 @@ def people(first, count):
         },
         schema=SCHEMA,
     )
-
-
-@pytest.fixture(params=[None, "exp"], ids=["main", "branch"])
-def branch(request):
-    return request.param
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "stable row ids"])
@@ -157,7 +154,7 @@ def test_a_refusal_changes_nothing(location, branch, change, error):
     assert written_since(files, location.uri) == set()
 
 
-def test_a_branch_that_there_is_not(location):
+def test_a_missing_branch_is_named_in_the_error(location):
     with pytest.raises(NotFound, match="no branch 'nothing'"):
         alter(location, "nothing", DropColumn(("text",)))
 
@@ -194,20 +191,7 @@ def test_the_types_that_can_be_widened(uri):
 
 @pytest.fixture
 def between(monkeypatch):
-    """Lets something happen after a commit was prepared, each of the given things once."""
-
-    def arrange(*events):
-        pending = list(events)
-        real = columns.column_files.commit_columns
-
-        def commit(*arguments):
-            if pending:
-                pending.pop(0)()
-            return real(*arguments)
-
-        monkeypatch.setattr(columns.column_files, "commit_columns", commit)
-
-    return arrange
+    return partial(meanwhile, monkeypatch, columns.column_files, "commit_columns")
 
 
 ADD, DROP = AddColumn(("n",), pa.int64()), DropColumn(("person",))
@@ -260,7 +244,7 @@ def test_files_of_attempts_in_vain_go(location, branch, between):
     assert new <= named
 
 
-def test_somebody_else_makes_the_same_change_first(location, branch, between):
+def test_the_second_of_two_equal_changes_is_refused(location, branch, between):
     place = location.branch_uri(branch)
     between(lambda: lance.dataset(place).add_columns(pa.field("n", pa.int8())))
     with pytest.raises(AlreadyExists):
@@ -332,15 +316,10 @@ def test_a_version_that_was_committed_and_cleaned_up_meanwhile_is_seen(location,
     assert {50, 60} < {row["id"] for row in rows(location, branch)}
 
 
-def test_others_commit_again_and_again(location, branch, monkeypatch):
+def test_if_others_commit_again_and_again_nothing_is_left_of_the_attempts(location, branch, between, monkeypatch):
     monkeypatch.setattr(columns, "attempts", lambda: iter([2, 1, 0]))
-    real, place = columns.column_files.commit_columns, location.branch_uri(branch)
-
-    def commit(*arguments):
-        lance.write_dataset(people(50, 1), place, mode="append")
-        return real(*arguments)
-
-    monkeypatch.setattr(columns.column_files, "commit_columns", commit)
+    place = location.branch_uri(branch)
+    between(*[lambda: lance.write_dataset(people(50, 1), place, mode="append")] * 3)
     before = set(contents(location.uri))
     with pytest.raises(Conflict):
         alter(location, branch, WIDEN)

@@ -150,7 +150,7 @@ def test_new_columns_that_cannot_be(field, vector, error):
         new_columns(pa.schema([field]), vector)
 
 
-def test_no_column_at_all():
+def test_new_columns_without_any_column_are_refused():
     with pytest.raises(InvalidOption, match="No column"):
         new_columns(pa.schema([]), None)
 
@@ -173,7 +173,7 @@ def test_existing_columns_that_cannot_be_updated(field, error, words):
         existing_columns(TABLE, pa.schema([field]))
 
 
-def test_what_a_function_reads():
+def test_a_function_reads_all_columns_or_those_it_names():
     assert check_read(TABLE, None) == ("id", "x", "v")
     assert check_read(TABLE, ["x"]) == ("x",)
     with pytest.raises(NotFound, match="'xx'"):

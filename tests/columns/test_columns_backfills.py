@@ -30,11 +30,6 @@ LOCAL = LocalRunner(2)
 INCREMENTAL = BackfillOptions(incremental=True)
 
 
-@pytest.fixture(params=[None, "exp"], ids=["main", "branch"])
-def branch(request):
-    return request.param
-
-
 @pytest.fixture(params=[False, True], ids=["plain", "stable row ids"])
 def location(request, uri):
     """Three fragments of ten, an index, one row deleted, and a branch in which another one is deleted."""

@@ -98,7 +98,7 @@ def test_rows_whose_ids_are_in_another_order_than_they_are(location):
 
 
 @pytest.mark.parametrize("chosen", [False, True])
-def test_no_row_and_every_row(location, chosen):
+def test_a_condition_may_choose_no_row_or_every_row(location, chosen):
     before = rows_of(location)
 
     def function(batch):

@@ -29,11 +29,6 @@ def some(first, count):
     return pa.table({"id": pa.array(range(first, first + count), pa.int32())})
 
 
-@pytest.fixture(params=[None, "exp"], ids=["main", "branch"])
-def branch(request):
-    return request.param
-
-
 @pytest.fixture
 def location(uri):
     for first in (0, 10, 20):

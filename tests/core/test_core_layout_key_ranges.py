@@ -120,7 +120,7 @@ def test_a_large_branch_is_cut_as_main_is():
 
 
 @pytest.mark.parametrize("splits", [0, -1])
-def test_no_split_is_no_tiling(splits):
+def test_splits_that_cannot_tile_a_range_are_refused(splits):
     with pytest.raises(ValueError, match="cannot be cut"):
         tile([""], splits)
 

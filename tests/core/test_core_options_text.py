@@ -100,7 +100,7 @@ def test_a_date_is_its_midnight_and_fractions_are_kept():
 
 
 @pytest.mark.parametrize("value", ["", "Z", "yesterday", "2026-02-30", "1795232936", "0001-01-01T00:00:00+14:00"])
-def test_what_is_no_moment_is_refused(value):
+def test_a_value_that_is_not_a_moment_is_refused(value):
     with pytest.raises(InvalidOption, match=r"Option 'asOf' is .* ISO 8601"):
         options.to_moment("asOf", value)
 

@@ -12,13 +12,6 @@ from support.local_datasets import numbers
 
 from lance_spark import LanceTable
 from lance_spark.cleanup.retention_rules import CleanupPolicy
-from lance_spark.fsck import fsck as checking
-
-
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch):
-    """Nothing changes in these datasets while they are looked at again."""
-    monkeypatch.setattr(checking, "_PAUSE", 0.0005)
 
 
 def clean(uri):

@@ -12,11 +12,6 @@ from support.cleanup_datasets import place
 from lance_spark.fsck import fsck
 
 
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch):
-    monkeypatch.setattr(fsck, "_PAUSE", 0.0005)
-
-
 @pytest.fixture
 def table(uri):
     """Main with two fragments of blobs, the first one tagged; and a branch with a fragment more."""

@@ -5,6 +5,7 @@ import os
 import shutil
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import lance
 import pyarrow as pa
@@ -45,12 +46,6 @@ from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.flatten import flatten
 from lance_spark.optimize.optimize import optimize
 from lance_spark.storage.datasets import locate
-
-
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch):
-    """Nothing changes in these datasets while they are looked at again."""
-    monkeypatch.setattr(checking, "_PAUSE", 0.0005)
 
 
 def check(uri, deep=False, **options):
@@ -353,11 +348,7 @@ def test_a_base_that_cannot_be_reached_is_not_called_absent(uri, monkeypatch):
 
 def test_a_file_that_cannot_be_read_is_unreachable(uri, monkeypatch):
     rich(uri)
-
-    def tail(*_):
-        raise StorageFailure("The store does not answer.")
-
-    monkeypatch.setattr(file_contents, "_tail", tail)
+    monkeypatch.setattr(file_contents, "_tail", Mock(side_effect=StorageFailure("The store does not answer.")))
     report = check(uri, deep=True)
     assert codes(report) == {"file-unreachable"}
     assert report.exit_code == 20

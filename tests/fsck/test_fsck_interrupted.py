@@ -4,6 +4,7 @@ import shutil
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import lance
 import pytest
@@ -15,19 +16,13 @@ from support.killed import Killed
 from lance_spark import LanceTable
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import CorruptData, NotFound, Refused, StorageFailure
-from lance_spark.fsck import file_contents, fsck, quarantine, repair
+from lance_spark.fsck import file_contents, quarantine, repair
 from lance_spark.fsck import undo as undoing
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.fsck.repair import execute, fsck_and_repair
 from lance_spark.fsck.undo import undo
 from lance_spark.refs.refs import delete_branch
 from lance_spark.storage.datasets import locate
-
-
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch):
-    """Nothing changes in these datasets while they are looked at again."""
-    monkeypatch.setattr(fsck, "_PAUSE", 0.0005)
 
 
 class Killer:
@@ -254,15 +249,11 @@ def test_an_index_that_came_back_is_not_dropped(uri):
     assert lance.dataset(uri).list_indices()
 
 
-def test_what_cannot_be_reached_stops_a_repair(uri, monkeypatch):
+def test_what_cannot_be_reached_stops_a_repair(uri):
     rich(uri)
     manifest(uri, 2).write_bytes(b"")
 
-    def tail(*_):
-        raise StorageFailure("The store does not answer.")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(file_contents, "_tail", tail)
+    with patch.object(file_contents, "_tail", side_effect=StorageFailure("The store does not answer.")):
         plan = planned(uri, deep=True)
     assert "could not be examined" in plan.stopped
     before = state(uri)
@@ -271,19 +262,17 @@ def test_what_cannot_be_reached_stops_a_repair(uri, monkeypatch):
     assert state(uri) == before
 
 
-def test_a_store_that_fails_in_the_middle_leaves_a_record_to_take_back(uri, monkeypatch):
+def test_a_store_that_fails_in_the_middle_leaves_a_record_to_take_back(uri):
     rich(uri)
     data(uri, number=-1).unlink()
     before = state(uri)
     plan = planned(uri)
 
-    def size(*_):
-        raise StorageFailure("The store does not answer.")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(repair, "size_of", size)
-        with pytest.raises(StorageFailure, match="stopped at step 1 of 1") as stopped:
-            execute(locate(uri), plan, 10**18)
+    with (
+        patch.object(repair, "size_of", side_effect=StorageFailure("503")),
+        pytest.raises(StorageFailure, match="stopped at step 1 of 1") as stopped,
+    ):
+        execute(locate(uri), plan, 10**18)
     assert "t.undo_repair(" in stopped.value.hint
     undo(locate(uri), "last")
     assert state(uri) == before

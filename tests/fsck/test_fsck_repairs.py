@@ -20,17 +20,10 @@ from lance_spark import LanceTable
 from lance_spark.core.reflog import LOG
 from lance_spark.core.refs import MAIN_FILE
 from lance_spark.core.repair_record import LeaveOut, MendIndexes, Quarantine, RestoreRef
-from lance_spark.fsck import fsck
 from lance_spark.fsck.undo import undo
 from lance_spark.storage.datasets import locate
 
 REF, MOVE, INDEX, LEAVE = RestoreRef.kind, Quarantine.kind, MendIndexes.kind, LeaveOut.kind
-
-
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch):
-    """Nothing changes in these datasets while they are looked at again."""
-    monkeypatch.setattr(fsck, "_PAUSE", 0.0005)
 
 
 class Case(NamedTuple):

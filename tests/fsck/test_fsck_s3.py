@@ -8,18 +8,12 @@ from support.s3_tables import opened, rows, storage_options, write
 
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import StorageFailure
-from lance_spark.fsck import fsck
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
 from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.undo import undo
 from lance_spark.storage.datasets import locate
 
 pytestmark = pytest.mark.s3
-
-
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch):
-    monkeypatch.setattr(fsck, "_PAUSE", 0.0005)
 
 
 def check(table, storage, execute=False):

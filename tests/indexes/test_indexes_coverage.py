@@ -116,7 +116,7 @@ def test_how_many_tasks(fragments, rows, side_by_side, segments, count):
     ("built", "segments", "sizes"),
     [(3, None, [1, 1, 1]), (20, None, [2, 3, 2, 3, 2, 3, 2, 3]), (4, 1, [4]), (2, 5, [1, 1])],
 )
-def test_what_is_merged(built, segments, sizes):
+def test_segments_are_merged_in_groups_and_in_their_order(built, segments, sizes):
     groups = rules.merge_groups(built, segments)
     assert [len(group) for group in groups] == sizes
     assert [place for group in groups for place in group] == list(range(built))

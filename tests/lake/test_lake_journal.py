@@ -5,6 +5,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -98,11 +99,7 @@ def test_a_publisher_whose_answer_was_lost_has_its_number(manifest, monkeypatch)
 
 def test_without_hard_links_no_journal_is_written(manifest, monkeypatch):
     """Any other way to create a file could leave half of one, which would stop all publishes."""
-
-    def refuse(*_):
-        raise OSError(errno.EPERM, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(os, "link", Mock(side_effect=OSError(errno.EPERM, "Operation not permitted")))
     with pytest.raises(StorageFailure):
         journal.write_journal(manifest, given(1))
     assert names(manifest) == []

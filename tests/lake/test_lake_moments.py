@@ -112,10 +112,7 @@ def test_if_it_cannot_be_ended_the_last_complete_moment_counts(tmp_path, way):
     etl(lake)
     die_between_tables(lake)
 
-    def recover(*_):
-        raise Refused("Its tables are refused.")
-
-    with patch.object(publishing, "recover", recover):
+    with patch.object(publishing, "recover", side_effect=Refused("Its tables are refused.")):
         if way is opened:
             lake.branches.create("run")
             found = state(lake.checkout(branch="run"))

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from unittest.mock import patch
 
 import lance
 import pytest
@@ -349,14 +350,9 @@ def test_a_damaged_journal_stops_every_publish(lake):
     assert lake.state() == BEFORE
 
 
-def test_a_store_that_fails_leaves_the_publish_to_the_next_one(lake, monkeypatch):
-    def fail(*arguments):
-        raise StorageFailure("down")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(publishing, "publish_table", fail)
-        with pytest.raises(StorageFailure):
-            publish(lake)
+def test_a_store_that_fails_leaves_the_publish_to_the_next_one(lake):
+    with patch.object(publishing, "publish_table", side_effect=StorageFailure("down")), pytest.raises(StorageFailure):
+        publish(lake)
     assert journals.read_verdict(lake.catalog.manifest, 1) is None
     publish(lake)
     assert lake.state() == AFTER
@@ -462,16 +458,14 @@ def test_an_error_that_comes_again_each_time_takes_the_publish_back(lake, monkey
     assert lake.state() == AFTER
 
 
-def test_a_release_that_is_too_old_leaves_a_publish_to_a_newer_one(lake, monkeypatch):
+def test_a_release_that_is_too_old_leaves_a_publish_to_a_newer_one(lake):
     begin(lake)
 
-    def fail(*_):
-        raise UnknownFormat("an unknown flag")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(publishing, "publish_table", fail)
-        with pytest.raises(UnknownFormat):
-            recover(lake)
+    with (
+        patch.object(publishing, "publish_table", side_effect=UnknownFormat("a flag")),
+        pytest.raises(UnknownFormat),
+    ):
+        recover(lake)
     assert recover(lake).is_published
     assert lake.state() == AFTER
 

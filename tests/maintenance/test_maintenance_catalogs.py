@@ -3,6 +3,7 @@
 import shutil
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import lance
 import pyarrow as pa
@@ -292,10 +293,7 @@ def test_what_nobody_expects_of_one_table_is_reported_as_well(catalog, monkeypat
 
 
 def test_a_check_that_fails_stops_what_deletes(catalog, monkeypatch):
-    def fsck(*_):
-        raise Conflict("It never stops changing.")
-
-    monkeypatch.setattr(maintaining, "run_fsck", fsck)
+    monkeypatch.setattr(maintaining, "run_fsck", Mock(side_effect=Conflict("It never stops changing.")))
     report = run(catalog, days=1)
     assert {states(report, name)["cleanup"] for name in ("c", "ns.a", "ns.b")} == {"stopped"}
     assert states(report, "c")["compaction of main"] == "done"

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from unittest.mock import Mock
 
 import lance
 import pytest
@@ -226,10 +227,7 @@ def test_a_place_without_tables_is_not_found_and_a_branch_is_no_dataset(job, lak
 
 
 def test_a_run_that_ends_half_way_has_written_down_which_tables_it_checked(maintain, lake, monkeypatch):
-    def fail(*_):
-        raise StorageFailure("the store does not answer")
-
-    monkeypatch.setattr("lance_spark.maintenance.maintain.clean_itself", fail)
+    monkeypatch.setattr("lance_spark.maintenance.maintain.clean_itself", Mock(side_effect=StorageFailure("503")))
     code, _, _ = maintain("--execute", *outputs(lake))
     assert code == StorageFailure.exit_code
     known = json.loads((lake / "s.json").read_text())["tables"]
@@ -244,10 +242,7 @@ def test_a_killed_run_has_written_down_which_tables_it_checked(maintain, lake, m
     monkeypatch.setattr(state, "_PAUSE", 0)
     monkeypatch.setattr(state.StateFile, "close", lambda _: None)
 
-    def kill(*_):
-        raise Ended
-
-    monkeypatch.setattr("lance_spark.maintenance.maintain.clean_itself", kill)
+    monkeypatch.setattr("lance_spark.maintenance.maintain.clean_itself", Mock(side_effect=Ended))
     with pytest.raises(Ended):
         maintain("--execute", *outputs(lake))
     known = json.loads((lake / "s.json").read_text())["tables"]

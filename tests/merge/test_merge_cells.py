@@ -3,12 +3,14 @@
 import time
 from copy import deepcopy
 from itertools import product
+from unittest.mock import Mock
 
 import lance
 import pyarrow as pa
 import pytest
 from support.backfills import LocalValues
 from support.cleanup_datasets import place
+from support.meanwhile import meanwhile
 from support.merge_datasets import assert_sound, error_of, head, run
 from support.merge_datasets import rows as by_id
 
@@ -491,11 +493,7 @@ def test_a_killed_merge_leaves_only_files_that_no_version_names(uri, monkeypatch
     apply(uri, "exp", "update x")
     apply(uri, None, "update y")
     before = content(uri)
-
-    def killed(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(replay_commits, "commit", killed)
+    monkeypatch.setattr(replay_commits, "commit", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         run(uri)
     assert content(uri) == before
@@ -510,14 +508,7 @@ def test_a_commit_in_between_is_kept(uri, monkeypatch):
 
     apply(uri, "exp", "update x")
     apply(uri, None, "update y")
-    commit = replay_commits.commit
-
-    def late(*arguments):
-        monkeypatch.setattr(replay_commits, "commit", commit)
-        head(uri).update({"y": "'late'"}, where="id = 5")
-        return commit(*arguments)
-
-    monkeypatch.setattr(replay_commits, "commit", late)
+    meanwhile(monkeypatch, replay_commits, "commit", lambda: head(uri).update({"y": "'late'"}, where="id = 5"))
     run(uri)
     assert (content(uri)[5]["x"], content(uri)[5]["y"]) == (51, "late")
     assert (content(uri)[1]["x"], content(uri)[1]["y"]) == (11, "new")

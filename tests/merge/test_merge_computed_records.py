@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import lance
 import pyarrow as pa
@@ -155,10 +156,7 @@ def test_a_cleanup_that_dies_leaves_a_record_too_many_never_one_too_few(dataset,
 
 
 def test_a_full_disk_is_cleaned_although_nothing_can_be_recorded(dataset, monkeypatch):
-    def full(*_):
-        raise StorageFull("no room")
-
-    monkeypatch.setattr(small_files, "write_below", full)
+    monkeypatch.setattr(small_files, "write_below", Mock(side_effect=StorageFull("no room")))
     clean_all(dataset)
     monkeypatch.undo()
     assert kept(dataset) == []

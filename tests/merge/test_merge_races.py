@@ -9,6 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 from support.local_datasets import write
+from support.meanwhile import meanwhile
 from support.merge_datasets import assert_sound, error_of, every_version, exp, head, rows, run
 from support.processes import Job, Team
 
@@ -128,15 +129,7 @@ def commits_in(uri):
 
 def once_planned(monkeypatch, begin):
     """Let something happen between the plan of a merge and its commit, for the first time that it gets there."""
-    commit, done = replay_commits.commit, []
-
-    def late(*given):
-        if not done:
-            done.append(True)
-            begin()
-        return commit(*given)
-
-    monkeypatch.setattr(replay_commits, "commit", late)
+    meanwhile(monkeypatch, replay_commits, "commit", begin)
 
 
 @pytest.mark.when(day=0.12)

@@ -5,6 +5,7 @@ Each history brings rows to both branches, rewrites or deletes them on one, and 
 
 from datetime import timedelta
 from pathlib import Path
+from unittest.mock import Mock
 
 import lance
 import pytest
@@ -266,12 +267,9 @@ def test_records_are_bookkeeping():
 
 
 def test_a_record_that_cannot_be_tidied_does_not_hide_that_the_commit_is_in(tmp_path, monkeypatch):
-    def denied(*_):
-        raise PermissionDenied("not allowed to delete")
-
     uri = str(tmp_path / "t.lance")
     lance.write_dataset(table(0, 3), uri)
     lance.write_dataset(table(5, 8), uri, mode="overwrite")
-    monkeypatch.setattr(brought.files, "delete", denied)
+    monkeypatch.setattr(brought.files, "delete", Mock(side_effect=PermissionDenied("not allowed to delete")))
     restore(locate(uri), PinnedVersion(None, 1), LocalRunner())
     assert ids(head(uri)) == [0, 1, 2]

@@ -129,7 +129,7 @@ INDEXES = [
     [case[1:] for case in INDEXES],
     ids=[case[0] for case in INDEXES],
 )
-def test_what_becomes_of_an_index(then, now, knew, current, new, lacks):
+def test_a_restore_keeps_replaces_or_drops_an_index(then, now, knew, current, new, lacks):
     change = index_change(contents(then, indexes=listed(*knew)), [record(*knew)], contents(now), current)
     assert change == IndexChange(
         (record(*new),) if new is not None else (),

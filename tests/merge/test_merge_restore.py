@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from support.cleanup_datasets import place
 from support.local_datasets import contents
+from support.meanwhile import meanwhile
 from support.merge_datasets import (
     add,
     assert_sound,
@@ -183,14 +184,7 @@ def test_a_restore_can_be_restored_and_reverted(uri):
 
 def late(monkeypatch, change, module=restoring.replay_commits, name="commit"):
     """Lets something happen in the moment between the plan and the commit; once."""
-    real, waiting = getattr(module, name), [change]
-
-    def committing(*given):
-        if waiting:
-            waiting.pop()()
-        return real(*given)
-
-    monkeypatch.setattr(module, name, committing)
+    meanwhile(monkeypatch, module, name, change)
 
 
 def test_rows_that_are_appended_in_the_same_moment_are_kept(uri, monkeypatch):

@@ -3,6 +3,7 @@
 import lance
 import pyarrow as pa
 import pytest
+from support.meanwhile import meanwhile
 from support.merge_datasets import head, run
 
 from lance_spark import LanceTable
@@ -308,14 +309,7 @@ def test_a_row_that_was_deleted_and_written_again_on_one_side_is_no_second_one(t
 def test_a_key_that_somebody_adds_right_before_the_commit_is_a_conflict(tmp_path, monkeypatch):
     uri = given(str(tmp_path / "t.lance"), {"k": [1, 2], "v": [10, 20]}, keyed=True)
     add(head(uri, "exp"), k=9, v=91)
-    real, late = replay_commits.commit, [7, 9]
-
-    def commit(*given, **more):
-        if late:
-            add(head(uri), k=late.pop(0), v=90)
-        return real(*given, **more)
-
-    monkeypatch.setattr(replay_commits, "commit", commit)
+    meanwhile(monkeypatch, replay_commits, "commit", *(lambda key=key: add(head(uri), k=key, v=90) for key in (7, 9)))
     with pytest.raises(Conflict, match="same key"):
         run(uri)
     assert sorted(head(uri).to_table()["k"].to_pylist()) == [1, 2, 7, 9]

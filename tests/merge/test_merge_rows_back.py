@@ -66,7 +66,7 @@ def test_what_the_hint_says_leads_out(uri, write):
 
 
 @pytest.mark.parametrize("back_on_main", [True, False])
-def test_a_merge_does_not_either(tmp_path, back_on_main):
+def test_a_merge_does_not_bring_rows_back_with_values_of_their_neighbours(tmp_path, back_on_main):
     uri = str(tmp_path / "t.lance")
     lance.write_dataset(pa.table({"id": pa.array(range(5), pa.int64()), "v": pa.array(range(5), pa.int64())}), uri)
     head(uri).delete("id = 3")

@@ -155,7 +155,7 @@ def taken(change):
 
 
 @pytest.mark.parametrize(("theirs", "ours", "result"), CELLS)
-def test_what_becomes_of_a_fragment(theirs, ours, result):
+def test_two_changes_of_a_fragment_merge_as_the_table_says(theirs, ours, result):
     (their_fragments, their_step), (our_fragments, our_step) = THEIRS[theirs], OURS[ours]
     change = compared(their_fragments, our_fragments, [their_step], [our_step])
     assert taken(change) == result

@@ -1,8 +1,11 @@
 """Merges in which rows were replaced and columns changed at once: what pylance commits, and what is refused."""
 
+from functools import partial
+
 import lance
 import pyarrow as pa
 import pytest
+from support.meanwhile import meanwhile
 from support.merge_datasets import assert_sound, forked, head, run
 
 from lance_spark.core.location import DatasetLocation
@@ -64,14 +67,8 @@ def test_it_loses_to_a_commit_that_comes_first(location, monkeypatch):
     from lance_spark.merge import replay_commits
 
     lance.write_dataset(rows(100, 110, w="x"), exp(location), mode="overwrite")
-    commit = replay_commits.commit
-
-    def late(*arguments):
-        monkeypatch.setattr(replay_commits, "commit", commit)
-        lance.write_dataset(rows(50, 51), location.uri, mode="append")
-        return commit(*arguments)
-
-    monkeypatch.setattr(replay_commits, "commit", late)
+    append = partial(lance.write_dataset, rows(50, 51), location.uri, mode="append")
+    meanwhile(monkeypatch, replay_commits, "commit", append)
     with pytest.raises(Conflict, match="replaced the whole table"):
         publish(location)
     assert lance.dataset(location.uri).count_rows() == 16

@@ -133,7 +133,7 @@ def told_of(spark, uri, statements, run):
 
 @pytest.mark.when(day=0.4)
 @pytest.mark.parametrize("name", SQL)
-def test_what_a_statement_reads_of_its_target(spark, t, statements, name):
+def test_a_statement_says_whether_it_reads_its_target(spark, t, statements, name):
     text, reads = SQL[name]
     statement = told_of(spark, t, statements, lambda: spark.sql(text.format(uri=t)))
     branch = "exp" if "INTO lake.ns1.`" in text or "OVERWRITE lake.ns1.`" in text else None
@@ -144,7 +144,7 @@ def test_what_a_statement_reads_of_its_target(spark, t, statements, name):
 
 @pytest.mark.when(day=0.4)
 @pytest.mark.parametrize("name", FRAMES)
-def test_what_a_dataframe_reads_of_its_target(spark, t, statements, name):
+def test_a_dataframe_says_whether_it_reads_its_target(spark, t, statements, name):
     run, reads = FRAMES[name]
     statement = told_of(spark, t, statements, lambda: run(spark, t))
     assert statement.read_of(t, None) == (2 if reads else None)

@@ -4,12 +4,14 @@ import os
 import shutil
 import signal
 from datetime import timedelta
+from functools import partial
 
 import lance
 import pytest
 from support.cleanup_datasets import clean, orphans
 from support.feeds import feed
 from support.local_datasets import contents, written_since
+from support.meanwhile import meanwhile
 from support.processes import PATIENCE, processes
 from support.row_changes import changing_table, check_table, rows_of
 from support.row_changes import written as prepared_change
@@ -177,7 +179,7 @@ def test_rows_that_were_compacted_on_a_branch_arrive_by_a_merge_and_are_mains_ow
     check_rows(location.branch_uri("exp"), range(80))
 
 
-def test_only_fragments_with_a_matching_row(flat):
+def test_where_compacts_only_fragments_with_a_matching_row(flat):
     lance.dataset(flat.uri).delete("id = 30")
     result = compact(flat, where="id BETWEEN 12 AND 29 OR id = 30 OR id >= 60")
     assert [task.ids for task in result.plan.tasks] == [(1, 2), (6, 7)]
@@ -188,17 +190,10 @@ def test_only_fragments_with_a_matching_row(flat):
             compact(flat, where=wrong)
 
 
-def meanwhile(monkeypatch, *steps):
-    """Each step is done right before a commit of the compaction."""
-    commit, left = rewrites.commit_rewrites, list(steps)
-
-    def commit_rewrites(*arguments):
-        if left:
-            left.pop(0)()
-        return commit(*arguments)
-
-    monkeypatch.setattr(rewrites, "commit_rewrites", commit_rewrites)
-    return left
+@pytest.fixture
+def between(monkeypatch):
+    """What happens right before commits of the compaction."""
+    return partial(meanwhile, monkeypatch, rewrites, "commit_rewrites")
 
 
 OTHERS = {
@@ -214,11 +209,9 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_what_others_commit_meanwhile_is_kept_and_fragments_that_they_changed_are_planned_again(
-    flat, monkeypatch, other
-):
+def test_what_others_commit_meanwhile_is_kept_and_fragments_that_they_changed_are_planned_again(flat, between, other):
     commit, ids = OTHERS[other]
-    left = meanwhile(monkeypatch, lambda: commit(flat.uri))
+    left = between(lambda: commit(flat.uri))
     result = compact(flat, target_rows=20, partial_progress=2)
     assert left == []
     assert result.conflicts == ()
@@ -230,7 +223,7 @@ def test_what_others_commit_meanwhile_is_kept_and_fragments_that_they_changed_ar
 
 
 @pytest.mark.parametrize("column", [{"y": "id + 1"}, None], ids=["values", "renamed"])
-def test_columns_that_change_meanwhile(flat, monkeypatch, column):
+def test_columns_that_change_meanwhile(flat, between, column):
     def change():
         dataset = lance.dataset(flat.uri)
         if column:
@@ -238,7 +231,7 @@ def test_columns_that_change_meanwhile(flat, monkeypatch, column):
         else:
             dataset.alter_columns({"path": "k", "name": "z"})
 
-    meanwhile(monkeypatch, change)
+    between(change)
     result = compact(flat, target_rows=40)
     dataset = lance.dataset(flat.uri)
     assert result.conflicts == ()
@@ -248,10 +241,10 @@ def test_columns_that_change_meanwhile(flat, monkeypatch, column):
     dataset.validate()
 
 
-def test_a_task_that_is_overtaken_twice_is_named_and_nothing_of_it_is_lost(flat, monkeypatch):
+def test_a_task_that_is_overtaken_twice_is_named_and_nothing_of_it_is_lost(flat, between, monkeypatch):
     root = flat.uri
     steps = [lambda key=key: lance.dataset(root).delete(f"id = {key}") for key in (11, 12, 13, 14, 15)]
-    meanwhile(monkeypatch, *steps)
+    between(*steps)
     result = compact(flat, target_rows=20, partial_progress=1)
     assert result.conflicts == ((0, 1),)
     assert result.fragments_removed == 6
@@ -265,7 +258,7 @@ def test_a_task_that_is_overtaken_twice_is_named_and_nothing_of_it_is_lost(flat,
     assert covered(root) == all_covered(root)
 
 
-def test_a_version_that_is_gone_in_between_is_no_reason_to_guess(flat, monkeypatch):
+def test_a_version_that_is_gone_in_between_is_no_reason_to_guess(flat, between):
     def vanish():
         lance.dataset(flat.uri).delete("id = 11")
         lance.dataset(flat.uri).delete("id = 79")
@@ -274,7 +267,7 @@ def test_a_version_that_is_gone_in_between_is_no_reason_to_guess(flat, monkeypat
             if os.path.exists(f"{flat.uri}/_versions/{name}"):
                 os.remove(f"{flat.uri}/_versions/{name}")
 
-    meanwhile(monkeypatch, vanish)
+    between(vanish)
     result = compact(flat, partial_progress=1)
     assert result.conflicts == ()
     assert sizes(flat.uri) == [78]
@@ -365,10 +358,10 @@ def test_the_change_feed_has_nothing_to_tell(flat):
     assert [(row["_change_type"], row["id"]) for row in feed(flat.uri, since)] == [("delete", 33)]
 
 
-def test_a_cleanup_afterwards_leaves_every_version_readable(location, monkeypatch):
+def test_a_cleanup_afterwards_leaves_every_version_readable(location, between):
     uri, root = location.uri, location.branch_uri("exp")
     lance.dataset(uri).tags.create("before", lance.dataset(uri).version)
-    meanwhile(monkeypatch, lambda: lance.dataset(root).delete("id = 41"))  # so that there are files of no version
+    between(lambda: lance.dataset(root).delete("id = 41"))  # so that there are files of no version
     compact(location, "exp", own_only=False)
     compact(location)
     clean(uri, older_than=timedelta(0), error_if_tagged_old_versions=False, delete_unverified=True)

@@ -142,7 +142,7 @@ def test_killed_it_goes_on(location, commits):
     assert len(sizes(root)) == 8
 
 
-def test_what_cannot_be_flattened(location):
+def test_a_branch_whose_index_lost_files_is_not_flattened(location):
     root = location.branch_uri("exp")
     before = lance.dataset(root).version
     shutil.rmtree(f"{location.uri}/_indices")

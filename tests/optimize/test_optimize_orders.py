@@ -1,13 +1,16 @@
 """Rewrites in another order, on main, branches and clones, beside other commits; pylance reads the result."""
 
 from contextlib import suppress
+from functools import partial
 
 import lance
 import numpy as np
 import pyarrow as pa
 import pytest
 from support.feeds import feed
+from support.killed import killed_at
 from support.local_datasets import contents, written_since
+from support.meanwhile import meanwhile
 from support.processes import PATIENCE, processes
 from support.row_changes import changing_table, check_table, rows_of
 from support.row_changes import written as prepared_change
@@ -174,18 +177,10 @@ def test_the_change_feed_has_nothing_to_tell(flat):
     assert feed(flat.uri, since=begin, key=("id",)) == []
 
 
-def meanwhile(monkeypatch, act, times=1):
-    """Let something happen once rows were written, and before they are committed."""
-    left = [times]
-    real = clustering.finish
-
-    def finish(work):
-        if left[0]:
-            left[0] -= 1
-            act()
-        return real(work)
-
-    monkeypatch.setattr(clustering, "finish", finish)
+@pytest.fixture
+def between(monkeypatch):
+    """What happens once rows were written, and before they are committed."""
+    return partial(meanwhile, monkeypatch, clustering, "finish")
 
 
 @pytest.mark.parametrize(
@@ -199,9 +194,9 @@ def meanwhile(monkeypatch, act, times=1):
     ],
     ids=["deleted", "updated", "appended", "compacted", "indexed"],
 )
-def test_what_others_commit_meanwhile_is_kept(flat, monkeypatch, act, lost):
+def test_what_others_commit_meanwhile_is_kept(flat, between, act, lost):
     expected = {*range(80)} - lost
-    meanwhile(monkeypatch, lambda: act(flat.uri))
+    between(lambda: act(flat.uri))
     result = cluster(flat, sort_by=["k", "id"], target_rows=20)
     assert (result.commits, result.conflicts) == (1, ())
     now = set(ids_of(flat.uri))
@@ -209,9 +204,8 @@ def test_what_others_commit_meanwhile_is_kept(flat, monkeypatch, act, lost):
     check_rows(flat.uri, now)
 
 
-def test_who_is_overtaken_twice_leaves_no_file(flat, monkeypatch):
-    gone = iter((7, 8, 9))
-    meanwhile(monkeypatch, lambda: lance.dataset(flat.uri).delete(f"id = {next(gone)}"), times=2)
+def test_a_clustering_that_is_overtaken_twice_leaves_no_file(flat, between):
+    between(*(lambda key=key: lance.dataset(flat.uri).delete(f"id = {key}") for key in (7, 8)))
     data = {path for path in contents(flat.uri) if path.startswith("data/")}
     result = cluster(flat, sort_by="k", target_rows=20)
     assert (result.commits, result.conflicts) == (0, (tuple(range(8)),))
@@ -303,13 +297,9 @@ def test_every_type_comes_back_as_it_was(uri):
     assert values[:-5] == sorted(values[:-5])
 
 
-def test_who_is_killed_before_the_commit_has_changed_nothing(flat, monkeypatch):
-    def killed():
-        raise KeyboardInterrupt
-
+def test_a_clustering_killed_before_its_commit_changes_nothing(flat):
     version = lance.dataset(flat.uri).version
-    meanwhile(monkeypatch, killed)
-    with pytest.raises(KeyboardInterrupt):
+    with killed_at(clustering, "finish"):
         cluster(flat, sort_by="k", target_rows=20)
     assert lance.dataset(flat.uri).version == version
     assert cluster(flat, sort_by="k", target_rows=20).commits == 1

@@ -98,7 +98,7 @@ class Version:
         ("exp", {None: "/d/tree/exp", 0: "/d/tree/other"}, {1, 2}),
     ],
 )
-def test_what_a_chain_owns(branch, bases, expected):
+def test_the_fragments_that_a_branch_inherited_are_known(branch, bases, expected):
     own, inherited, mixed = fragment(0), fragment(1, bases=(0,)), fragment(2, bases=(None, 0))
     assert rules.inherited_fragments(Version(branch, bases, own, inherited, mixed), "/d") == expected
 

@@ -102,12 +102,12 @@ SCHEMA = pa.schema(
 
 
 @pytest.mark.parametrize("aggregates", NOT_POSSIBLE, ids=range(len(NOT_POSSIBLE)))
-def test_what_is_not_possible(aggregates):
+def test_aggregates_that_lance_lacks_are_left_to_spark(aggregates):
     assert plan_aggregates(aggregates, [], SCHEMA) is None
 
 
 @pytest.mark.parametrize("group", [("s",), ("l",), ("blob",), ("unknown",), ("s", "y"), ("a", "x")])
-def test_groups_that_are_not_possible(group):
+def test_groups_that_lance_lacks_are_left_to_spark(group):
     assert plan_aggregates(wanted(("COUNT_STAR", "")), [Column(group)], SCHEMA) is None
 
 

@@ -126,7 +126,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize(("predicate", "sql"), TEXTS, ids=[sql for _, sql in TEXTS])
-def test_what_lance_filters_by(predicate, sql):
+def test_predicates_become_exact_filters(predicate, sql):
     assert translate(predicate, SCHEMA) == PushedFilter(sql, exact=True)
 
 
@@ -139,7 +139,7 @@ HINTS = [
 
 
 @pytest.mark.parametrize(("predicate", "sql"), HINTS, ids=[sql for _, sql in HINTS])
-def test_what_is_only_a_hint(predicate, sql):
+def test_parts_of_predicates_become_inexact_filters(predicate, sql):
     assert translate(predicate, SCHEMA) == PushedFilter(sql, exact=False)
 
 

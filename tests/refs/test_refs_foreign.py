@@ -97,7 +97,7 @@ def test_a_tag_with_a_letter_outside_ascii_is_listed_read_and_deleted_though_pyl
     assert list(lance.dataset(uri).tags.list()) == ["v1"]
 
 
-def test_what_is_no_ref_file_is_no_ref(location, uri):
+def test_other_files_beside_refs_are_ignored(location, uri):
     Path(uri, "_refs/branches/dev.json.bak").write_text("junk")
     Path(uri, "_refs/tags/.DS_Store").write_text("junk")
     assert [branch.name for branch in list_branches(location)] == ["dev", "team/x"]

@@ -137,7 +137,7 @@ def test_a_protected_branch_is_not_deleted_and_not_renamed(table, uri, way):
     assert contents(uri) == before
 
 
-def test_a_push_is_no_merge(table, uri, tmp_path):
+def test_a_protected_branch_refuses_pushes_as_well(table, uri, tmp_path):
     other = str(tmp_path / "remote.lance")
     push(table.location, Remote("origin", locate(other)), None, LocalRunner())
     write(uri, numbers(1, 80))

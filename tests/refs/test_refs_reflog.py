@@ -4,6 +4,7 @@ import os
 import shutil
 import time
 from datetime import datetime, timedelta, timezone
+from unittest.mock import Mock
 
 import lance
 import pytest
@@ -120,11 +121,7 @@ def test_a_killed_move_is_told_apart_from_one_that_happened(table, uri, monkeypa
 
 def test_no_change_without_its_record(table, uri, monkeypatch):
     table.tags.create("v1", version=1)
-
-    def full(*_):
-        raise OSError("no space left")
-
-    monkeypatch.setattr(reflog.refs, "write_change", full)
+    monkeypatch.setattr(reflog.refs, "write_change", Mock(side_effect=OSError("no space left")))
     with pytest.raises(OSError, match="no space"):
         table.tags.delete("v1")
     with pytest.raises(OSError, match="no space"):
@@ -372,10 +369,7 @@ def test_old_records_go_and_those_of_kept_branches_stay(table):
 
 
 def test_a_conflict_in_the_last_look_leaves_the_branch(table, uri, monkeypatch):
-    def late(*_):
-        raise Conflict("someone came")
-
-    monkeypatch.setattr(refs, "check_unneeded", late)
+    monkeypatch.setattr(refs, "check_unneeded", Mock(side_effect=Conflict("someone came")))
     with pytest.raises(Conflict):
         set_aside(table)
     assert ids(uri, branch="exp")[-1] == 100

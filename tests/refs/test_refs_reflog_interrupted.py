@@ -3,6 +3,7 @@
 import shutil
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from unittest.mock import patch
 
 import lance
 import pytest
@@ -34,30 +35,20 @@ def expire(table, days=8):
     return carry_out(table.location, plan_expiry(table.location, later(days)), later(days))
 
 
-def test_a_restore_that_failed_can_be_done_again(table, uri, monkeypatch):
+def fail_to_restore(table):
     table.branches.delete("exp")
+    with patch.object(reflog, "put_ref_file", side_effect=StorageFailure("503")), pytest.raises(StorageFailure):
+        table.branches.restore("exp")
 
-    def fail(*_):
-        raise StorageFailure("the store does not answer")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(reflog, "put_ref_file", fail)
-        with pytest.raises(StorageFailure):
-            table.branches.restore("exp")
+def test_a_restore_that_failed_can_be_done_again(table, uri):
+    fail_to_restore(table)
     table.branches.restore("exp")
     assert ids(uri, branch="exp") == [0, 1, 2, 100]
 
 
-def test_after_a_restore_that_failed_the_files_go_in_time(table, uri, monkeypatch):
-    table.branches.delete("exp")
-
-    def fail(*_):
-        raise StorageFailure("the store does not answer")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(reflog, "put_ref_file", fail)
-        with pytest.raises(StorageFailure):
-            table.branches.restore("exp")
+def test_the_files_of_a_branch_whose_restore_failed_expire(table):
+    fail_to_restore(table)
     assert [outcome.outcome for outcome in expire(table).outcomes] == ["deleted"]
 
 
@@ -85,14 +76,9 @@ def test_the_files_of_a_deleted_branch_stay_while_a_tag_of_another_tool_is_on_th
     assert expire(table).complete
 
 
-def test_a_deletion_that_was_refused_leaves_nothing_that_expires(table, monkeypatch):
-    def refuse(*_):
-        raise Refused("a tag came")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(refs, "check_unneeded", refuse)
-        with pytest.raises(Refused):
-            table.branches.delete("exp")
+def test_a_deletion_that_was_refused_leaves_nothing_that_expires(table):
+    with patch.object(refs, "check_unneeded", side_effect=Refused("a tag came")), pytest.raises(Refused):
+        table.branches.delete("exp")
     assert not [e for e in plan_expiry(table.location, later(8)).entries if e.record.kind == DELETED_BRANCH]
 
 

@@ -1,6 +1,7 @@
 """A rename moves nothing: it is refused wherever it would lose something, also in the last moment."""
 
 import shutil
+from unittest.mock import patch
 
 import lance
 import pytest
@@ -63,12 +64,8 @@ def test_somebody_who_writes_meanwhile_loses_nothing(flights, monkeypatch):
     assert ids(flights, "idle") == [10, 20, 30, 99]
 
 
-def test_an_interrupted_rename_leaves_both_names_and_the_old_one_can_go(flights, monkeypatch):
-    def killed(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(refs, "drop_branch", killed)
+def test_an_interrupted_rename_leaves_both_names_and_the_old_one_can_go(flights):
+    with patch.object(refs, "drop_branch", side_effect=KeyboardInterrupt):
         assert call(flights, "branch", "-m", "idle", "busy").code == 130
     assert ids(flights, "idle") == ids(flights, "busy") == [10, 20, 30]
     done = call(flights, "branch", "-m", "idle", "busy")

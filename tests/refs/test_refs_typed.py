@@ -120,7 +120,7 @@ def test_the_readings_of_a_name(name, expected):
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a/b@exp", "a$b", "../x"])
-def test_what_can_be_read_in_no_way(name):
+def test_a_name_without_a_valid_reading_is_refused(name):
     with pytest.raises(InvalidName):
         readings(Identifier(("ns", name)))
 

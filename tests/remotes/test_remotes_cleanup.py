@@ -4,6 +4,7 @@ import os
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 import lance
 import pytest
@@ -31,11 +32,6 @@ from test_remotes_fetching import appended, compacted, deleted, overwritten, upd
 from lance_spark.errors import PermissionDenied, Refused
 from lance_spark.storage import refs
 from lance_spark.survey import survey
-
-
-@pytest.fixture(params=[("shallow", False), ("planted", True)], ids=["shallow", "planted-stable"])
-def made(request):
-    return request.param
 
 
 def ours(uri):
@@ -162,17 +158,13 @@ def test_what_a_killed_fetch_brought_outlives_pylances_cleanup(tmp_path, at):
     assert read(local, "origin/main") == before
 
 
-def test_the_next_fetch_protects_what_could_not_be_protected(tmp_path, monkeypatch):
+def test_the_next_fetch_protects_what_could_not_be_protected(tmp_path):
     source, local = f"{tmp_path}/source.lance", f"{tmp_path}/local.lance"
     begun(source, True)
     made_clone(source, local, "planted")
     appended(head(source))
 
-    def denied(*_):
-        raise PermissionDenied("no")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(refs.TagWriter, "create", denied)
+    with patch.object(refs.TagWriter, "create", side_effect=PermissionDenied("no")):
         assert "could not record" in fetched(local, source).notes[0]
     assert not fetched(local, source).notes
     before = read(local, "origin/main")

@@ -29,17 +29,6 @@ from lance_spark.storage.datasets import locate
 pytestmark = pytest.mark.when(day=0.5)
 
 
-@pytest.fixture(params=[("shallow", False), ("planted", True)], ids=["shallow", "planted-stable"])
-def made(request):
-    """How the clone is made, and whether rows have stable ids."""
-    return request.param
-
-
-@pytest.fixture
-def stable(made):
-    return made[1]
-
-
 def appended(dataset):
     """Five rows, in whatever columns there are."""
     columns = {field.name: pa.nulls(5, field.type) for field in dataset.schema} | {"id": pa.array(range(200, 205))}

@@ -7,6 +7,7 @@ from pathlib import Path
 import lance
 import pytest
 from support.local_datasets import contents
+from support.meanwhile import meanwhile
 from support.merge_datasets import add, assert_sound, clean_all, head, row_ids, table
 from support.remote_datasets import (
     assert_all_sound,
@@ -55,11 +56,6 @@ ANY_WAY = pytest.mark.parametrize("made", [SHALLOW, PLANTED, DEEP], indirect=Tru
 def made(request):
     """How the clone is made, and whether rows have stable ids."""
     return request.param
-
-
-@pytest.fixture
-def stable(made):
-    return made[1]
 
 
 @pytest.fixture
@@ -340,13 +336,7 @@ def test_a_dry_run_changes_nothing_at_the_remote(source, local, tmp_path):
 
 def test_who_writes_between_the_fetch_and_the_push_wins(source, local, monkeypatch):
     """And nothing of it is lost."""
-    real = pushing.replay
-
-    def late(make, *given):
-        add(source, 5000, 5001)
-        return real(make, *given)
-
-    monkeypatch.setattr(pushing, "replay", late)
+    meanwhile(monkeypatch, pushing, "replay", lambda: add(source, 5000, 5001))
     add(local, 300, 301)
     with pytest.raises(Refused):
         pushed(local, source)
@@ -514,14 +504,7 @@ def test_a_branch_that_another_push_is_just_creating_is_a_conflict_and_not_missi
 
 def just_before_the_commit(monkeypatch, event):
     """The event happens after everything is planned and copied, before the last look at the remote."""
-    real, left = replay_commits.open_newest, [event]
-
-    def late(*given, **more):
-        while left:
-            left.pop()()
-        return real(*given, **more)
-
-    monkeypatch.setattr(replay_commits, "open_newest", late)
+    meanwhile(monkeypatch, replay_commits, "open_newest", event)
 
 
 def just_after_the_look(monkeypatch, event):

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
+from unittest.mock import Mock
 
 import lance
 import pytest
@@ -90,10 +91,7 @@ def test_files_stay_while_a_commit_may_still_arrive(location, branch, monkeypatc
     before, change = contents(location.uri), written(location, branch, ROWS)
     made = written_since(before, location.uri)
 
-    def lost(*_):
-        raise StorageFailure("No answer.")
-
-    monkeypatch.setattr(rows.row_commits, "commit_rows", lost)
+    monkeypatch.setattr(rows.row_commits, "commit_rows", Mock(side_effect=StorageFailure("No answer.")))
     with pytest.raises(StorageFailure):
         finish(change)
     assert len(made) == 5

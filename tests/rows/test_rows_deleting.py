@@ -2,11 +2,13 @@
 
 import os
 import threading
+from functools import partial
 
 import lance
 import pyarrow as pa
 import pytest
 from support.local_datasets import contents, make_dataset, numbers, written_since
+from support.meanwhile import meanwhile
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import RefSpec
@@ -19,11 +21,6 @@ from lance_spark.rows.rows import delete_where, truncate
 from lance_spark.storage.datasets import pin_latest
 
 LOCAL = LocalRunner(2)
-
-
-@pytest.fixture(params=[None, "exp"], ids=["main", "branch"])
-def branch(request):
-    return request.param
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "stable row ids"])
@@ -78,34 +75,21 @@ def test_rows_with_nulls_stay(uri):
 
 
 @pytest.mark.parametrize("predicate", ["", " ", "nope = 1", "id >", "id = ", "count(id) > 1"])
-def test_what_is_no_predicate(location, branch, predicate):
+def test_an_invalid_predicate_is_refused_and_nothing_is_written(location, branch, predicate):
     files = contents(location.uri)
     with pytest.raises(InvalidOption):
         delete(location, branch, predicate)
     assert written_since(files, location.uri) == set()
 
 
-def test_a_branch_that_there_is_not(location):
+def test_a_missing_branch_is_named_in_the_error(location):
     with pytest.raises(NotFound, match="no branch 'nothing'"):
         delete(location, "nothing", "id = 1")
 
 
 @pytest.fixture
 def between(monkeypatch):
-    """Lets something happen after a commit was prepared, each of the given things once."""
-
-    def arrange(*events):
-        pending = list(events)
-        real = rows.row_commits.commit_deletions
-
-        def commit(*arguments):
-            if pending:
-                pending.pop(0)()
-            return real(*arguments)
-
-        monkeypatch.setattr(rows.row_commits, "commit_deletions", commit)
-
-    return arrange
+    return partial(meanwhile, monkeypatch, rows.row_commits, "commit_deletions")
 
 
 @pytest.fixture
@@ -164,9 +148,7 @@ def test_rows_that_are_updated_meanwhile_are_judged_as_they_are_now(location, br
 
 def test_appends_and_compactions_meanwhile_are_kept(location, between):
     before = ids(location, None)
-    between(
-        lambda: lance.write_dataset(numbers(1, 50), location.uri, mode="append"),
-    )
+    between(lambda: lance.write_dataset(numbers(1, 50), location.uri, mode="append"))
     delete(location, None, "id = 5")
     between(lambda: lance.dataset(location.uri).optimize.compact_files())
     delete(location, None, "id = 6")
@@ -187,16 +169,10 @@ def test_a_version_that_was_committed_and_cleaned_up_meanwhile_is_seen(location,
     assert {4, 5}.isdisjoint(ids(location, branch))
 
 
-def test_others_commit_again_and_again(location, branch, monkeypatch):
+def test_if_others_commit_again_and_again_it_is_a_conflict(location, branch, between, monkeypatch):
     monkeypatch.setattr(rows.commits, "attempts", lambda: iter([1, 0]))
-    real, place = rows.row_commits.commit_deletions, location.branch_uri(branch)
-    numbers_left = iter([6, 7])
-
-    def commit(*arguments):
-        lance.dataset(place).delete(f"id = {next(numbers_left)}")
-        return real(*arguments)
-
-    monkeypatch.setattr(rows.row_commits, "commit_deletions", commit)
+    place = location.branch_uri(branch)
+    between(*(lambda key=key: lance.dataset(place).delete(f"id = {key}") for key in (6, 7)))
     with pytest.raises(Conflict):
         delete(location, branch, "id = 5")
     assert 5 in ids(location, branch)

@@ -90,7 +90,7 @@ def rows_engine():
     return engine_of(None, run_on="local")
 
 
-def test_what_is_no_level(uri):
+def test_an_unknown_isolation_level_is_refused(uri):
     location = changing_table(uri, None, stable=False)
     with pytest.raises(InvalidOption, match="isolation_level"):
         alter_properties(location, None, {ISOLATION: "strict"})

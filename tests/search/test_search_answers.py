@@ -13,7 +13,6 @@ from support.searches import HERE, PARTS, brute_force, by_pylance, join, pairs, 
 
 from lance_spark import LanceTable
 from lance_spark.errors import InvalidOption, NotFound, Refused, SchemaMismatch
-from lance_spark.search import search_rules
 from lance_spark.search.search import plan_tasks
 from lance_spark.search.search_rules import FlatTask, SegmentTask, TextTask, WholeTask
 from lance_spark.search.search_tasks import Near, asked_for
@@ -22,11 +21,7 @@ from lance_spark.search.text_rules import BooleanQuery, BoostQuery, MatchQuery, 
 QUERY = np.random.default_rng(1_000_003).standard_normal(DIMENSION).astype("f4")
 
 
-@pytest.fixture(autouse=True)
-def _small_tasks(monkeypatch):
-    """As if there were much to do: each segment is a task, and fragments without an index are several."""
-    monkeypatch.setattr(search_rules, "FLAT_BYTES", 100)
-    monkeypatch.setattr(search_rules, "SEGMENT_BYTES", 1)
+pytestmark = pytest.mark.usefixtures("small_tasks")
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +153,7 @@ def test_wide_columns_of_other_rows_are_not_read(uri):
     assert join(uri, queries, "q", **given).select(["id", "wide"]).to_pylist() == [row]
 
 
-def test_what_pylance_is_asked_for():
+def test_pylance_gets_arguments_by_its_own_names():
     """Its own arguments, by its names, and those of an index only where one answers."""
     query = np.ones(2, "f4")
     told = {"column": "v", "q": query, "k": 5, "metric": "dot"}
@@ -494,7 +489,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("asked", "error", "words"), REFUSED, ids=lambda value: str(value)[:60])
-def test_what_cannot_be_is_said_before_any_task(branched, asked, error, words):
+def test_impossible_requests_are_refused_before_any_task(branched, asked, error, words):
     with pytest.raises(error, match=words):
         prepared(branched, **asked)
 

@@ -8,7 +8,6 @@ from support.searches import HERE, PARTS, by_pylance, join, pairs, prepared, sea
 
 from lance_spark import LanceTable
 from lance_spark.errors import InvalidOption, NotFound, SchemaMismatch
-from lance_spark.search import search_rules
 from lance_spark.search.search import plan_tasks
 from lance_spark.search.search_rules import FlatTask, SegmentTask
 
@@ -17,10 +16,7 @@ VECTORS = np.random.default_rng(11).integers(0, 256, (900, SIZE), dtype=np.uint8
 QUERY = np.random.default_rng(12).integers(0, 256, SIZE, dtype=np.uint8)
 
 
-@pytest.fixture(autouse=True)
-def _small_tasks(monkeypatch):
-    monkeypatch.setattr(search_rules, "FLAT_BYTES", 100)
-    monkeypatch.setattr(search_rules, "SEGMENT_BYTES", 1)
+pytestmark = pytest.mark.usefixtures("small_tasks")
 
 
 def rows(first, count):
@@ -123,7 +119,7 @@ def test_a_join_of_many_vectors_of_bytes(uri):
         join(uri, pa.table({"q": pa.array([[999] * SIZE], pa.list_(pa.int32()))}), "q")
 
 
-def test_what_cannot_be_is_said_before_any_work(uri):
+def test_impossible_requests_are_refused_before_any_work(uri):
     lance.write_dataset(rows(0, 300), uri)
     t = LanceTable.for_path(uri)
     for metric in ("l2", "cosine"):

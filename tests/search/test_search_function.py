@@ -107,7 +107,7 @@ def test_what_is_null_counts_as_left_out_and_lists_and_maps_are_taken(uri, funct
     ],
     ids=str,
 )
-def test_what_cannot_be_is_said_when_the_statement_is_analyzed(uri, function, table, given, error, words):
+def test_impossible_requests_are_refused_when_the_statement_is_analyzed(uri, function, table, given, error, words):
     name = table.format(t=uri) if isinstance(table, str) else table
     with pytest.raises(error, match=words):
         rows(function, name, **given)

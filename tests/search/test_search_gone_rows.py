@@ -13,7 +13,6 @@ from support.indexed import DIMENSION, some
 from support.searches import HERE, PARTS, brute_force, by_pylance, join, pairs, search
 
 from lance_spark import LanceTable
-from lance_spark.search import search_rules
 
 QUERIES = np.random.default_rng(77).standard_normal((6, DIMENSION)).astype("f4")
 ALL = {"nprobes": 64}
@@ -21,10 +20,7 @@ WORDS = " ".join(f"word{number}" for number in range(50))
 """Each row has one of them."""
 
 
-@pytest.fixture(autouse=True)
-def _small_tasks(monkeypatch):
-    monkeypatch.setattr(search_rules, "FLAT_BYTES", 100)
-    monkeypatch.setattr(search_rules, "SEGMENT_BYTES", 1)
+pytestmark = pytest.mark.usefixtures("small_tasks")
 
 
 def table(uri, rows):

@@ -10,7 +10,6 @@ from support.search_histories import DIMENSION, WORDS, SearchedTable, distance, 
 from support.searches import HERE, PARTS, join, pairs, prepared, search
 
 from lance_spark.errors import InvalidOption, NotFound, Refused
-from lance_spark.search import search_rules
 from lance_spark.search.search_tasks import LIVE, lance_query
 from lance_spark.search.text_rules import BooleanQuery, BoostQuery, MatchQuery, PhraseQuery
 
@@ -22,10 +21,7 @@ ALL = 64
 """Partitions to look into: more than there are."""
 
 
-@pytest.fixture(autouse=True)
-def _small_tasks(monkeypatch):
-    monkeypatch.setattr(search_rules, "FLAT_BYTES", 100)
-    monkeypatch.setattr(search_rules, "SEGMENT_BYTES", 1)
+pytestmark = pytest.mark.usefixtures("small_tasks")
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_which_pairs_there_may_be_is_said_in_words_that_there_are(options, words
     ("asked", "error"),
     [(("txt", (), None), NotFound), (("id", (), None), SchemaMismatch), (("text", ("x",), None), NotFound)],
 )
-def test_what_cannot_be_is_said_before_any_task(documents, asked, error):
+def test_impossible_requests_are_refused_before_any_task(documents, asked, error):
     location = dataset_at(documents, None)
     with pytest.raises(error):
         prepare_duplicates(location, resolve(location, RefSpec()), asked, Signer(Shingling(), banding(0.9)), 0.9)

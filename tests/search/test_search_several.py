@@ -8,7 +8,6 @@ from support.searches import HERE, PARTS, join, pairs, prepared, search
 
 from lance_spark import LanceTable
 from lance_spark.errors import InvalidOption, SchemaMismatch
-from lance_spark.search import search_rules
 from lance_spark.search.search import plan_tasks
 from lance_spark.search.search_rules import FlatTask, WholeTask
 
@@ -18,10 +17,7 @@ MATRICES = [_RNG.standard_normal((int(_RNG.integers(1, 5)), SIZE)).astype("f4") 
 QUERY = _RNG.standard_normal((3, SIZE)).astype("f4")
 
 
-@pytest.fixture(autouse=True)
-def _small_tasks(monkeypatch):
-    monkeypatch.setattr(search_rules, "FLAT_BYTES", 100)
-    monkeypatch.setattr(search_rules, "SEGMENT_BYTES", 1)
+pytestmark = pytest.mark.usefixtures("small_tasks")
 
 
 FLOAT = pa.float32()
@@ -117,7 +113,7 @@ def test_an_index_only_gives_candidates(uri):
         prepared(uri, QUERY, fast=True)
 
 
-def test_what_cannot_be_is_said_before_any_work(uri):
+def test_impossible_requests_are_refused_before_any_work(uri):
     lance.write_dataset(rows(0, 10), uri)
     with pytest.raises(SchemaMismatch, match="has 2 numbers, but those of column 'v' have 8"):
         prepared(uri, [[1.0, 2.0]])

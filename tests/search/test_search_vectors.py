@@ -101,7 +101,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("field", "given", "words"), BAD, ids=lambda value: str(value)[:40])
-def test_what_is_no_vector_of_the_column(field, given, words):
+def test_a_value_that_is_no_vector_of_the_column_is_refused(field, given, words):
     with pytest.raises(SchemaMismatch, match=words):
         vector_rules.as_vector(given, field)
 

@@ -1,6 +1,7 @@
 """Handles and catalogs made with None for the session: all but DataFrames works, and those have an error of ours."""
 
 from datetime import timedelta
+from unittest.mock import Mock
 
 import lance
 import pytest
@@ -19,11 +20,8 @@ def no_session(monkeypatch):
     """No session is active, and nobody may start one."""
     from pyspark.sql import SparkSession
 
-    def start(self):
-        raise AssertionError("a session was started")
-
     monkeypatch.setattr(SparkSession, "active", staticmethod(none_active))
-    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", start)
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", Mock(side_effect=AssertionError("a session was started")))
 
 
 @pytest.fixture

@@ -104,7 +104,7 @@ def test_metadata_tables(spark, lake_flights):
     assert "UNSUPPORTED_FEATURE" in caught.value.getCondition()
 
 
-def test_a_missing_ref_or_path_is_no_table(spark, lake_flights):
+def test_a_table_exists_only_if_its_path_and_ref_do(spark, lake_flights):
     uri = lake_flights.location.uri
     there = ("lake.ns1.flights", "lake.ns1.`flights@exp/delays`", "lake.ns1.`flights@1`", f"lance.`{uri}`")
     missing = ("lake.ns1.nope", "lake.ns1.`nope@x`", "lake.ns1.`flights@x`", "lake.ns1.`flights@99`", "lake.no.t")

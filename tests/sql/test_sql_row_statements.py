@@ -169,7 +169,7 @@ def test_another_session_has_its_own_settings(spark, target):
         unregister(other)
 
 
-def test_what_fails_changes_nothing(spark, target):
+def test_a_statement_that_fails_changes_nothing(spark, target):
     """Also what only a task can tell."""
     schema = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.int32())])
     lance.write_dataset(pa.table([[1, 2], [1, 0]], schema=schema), f"{target}.strict")

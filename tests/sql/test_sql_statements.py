@@ -122,7 +122,7 @@ READ = {
 
 
 @pytest.mark.parametrize("text", READ)
-def test_what_a_statement_asks_for(text):
+def test_every_form_of_a_statement_is_parsed(text):
     assert rules.parse(rules.opened(text)) == READ[text]
 
 

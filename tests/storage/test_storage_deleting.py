@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import fsspec
 import pytest
@@ -120,10 +121,7 @@ def test_empty_directories_are_removed_deepest_first_and_others_stay(location, t
 
 
 def test_an_empty_directory_that_cannot_be_removed_is_an_error(location, monkeypatch):
-    def rmdir(_):
-        raise OSError(30, "Read-only file system")
-
-    monkeypatch.setattr(os, "rmdir", rmdir)
+    monkeypatch.setattr(os, "rmdir", Mock(side_effect=OSError(30, "Read-only file system")))
     with pytest.raises(StorageFailure, match="Read-only"):
         remove_empty_directories(location, ["data"])
 

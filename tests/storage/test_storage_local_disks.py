@@ -2,6 +2,7 @@
 
 import errno
 import os
+from unittest.mock import Mock
 
 import lance
 import pytest
@@ -56,10 +57,7 @@ def test_the_system_s_errors_have_their_own_words(number, kind, code, says, hint
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
 def test_the_file_of_a_workspace_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch, number):
-    def fails(*_):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(os, "replace", fails)
+    monkeypatch.setattr(os, "replace", Mock(side_effect=OSError(number, os.strerror(number))))
     workspace = Workspace(str(tmp_path / "t.lance"))
     with pytest.raises((StorageFull, PermissionDenied), match=r"config\.toml cannot be written"):
         create_workspace(str(tmp_path), workspace)
@@ -127,10 +125,7 @@ def test_a_cleanup_killed_on_a_full_disk_leaves_every_listed_version_readable(hi
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
-    def fails(_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", fails)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
     with pytest.raises(StorageFull):
         small_files.write_file(DatasetLocation(str(tmp_path)), "note.json", b"{}")
     assert os.listdir(tmp_path) == []

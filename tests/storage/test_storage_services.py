@@ -115,7 +115,7 @@ def test_one_that_is_away_is_asked_again(monkeypatch):
     ("impl", "properties", "expected"),
     [("rest", {}, InvalidOption), ("nowhere.to.Be", {}, NotInstalled), ("os.path", {}, InvalidOption)],
 )
-def test_what_cannot_be_connected(impl, properties, expected):
+def test_a_service_that_cannot_be_connected_to_is_an_error(impl, properties, expected):
     with pytest.raises(expected):
         services.ask(Service.of(impl, properties), "list_tables", "ListTablesRequest", "look", id=[])
 

@@ -3,6 +3,7 @@
 import shutil
 from datetime import timedelta
 from pathlib import Path
+from unittest.mock import Mock
 
 import lance
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 from support.cleanup_datasets import KEEPING, clean
 from support.killed import Killed, kill
 from support.local_datasets import contents, make_dataset, numbers
+from support.meanwhile import meanwhile
 from support.stream_queries import Query
 
 from lance_spark import LanceCatalog
@@ -176,7 +178,7 @@ def test_versions_of_others_between_commit_and_tag_do_not_hide_the_batch(query, 
     assert ids(uri) == through(2) + list(range(1000, 1005))
 
 
-def test_a_version_that_is_gone_is_refused_with_the_way_on(query, uri, monkeypatch):
+def test_a_version_that_is_gone_is_refused_with_the_way_on(query, uri):
     query.batch(0)
     lance.write_dataset(numbers(1, 1000), uri, mode="append")
     lance.write_dataset(numbers(1, 1001), uri, mode="append")
@@ -328,15 +330,12 @@ def test_two_drivers_of_one_query_leave_each_batch_once(query, uri, monkeypatch)
     """A paused driver has looked, and goes on after another one has committed the batch."""
     query.batch(0)
     mine, other = query.write(numbers(10, 10)), query.write(numbers(10, 10))
-    real = write_commit.commit_checked
 
-    def slow(job, fragments):
-        monkeypatch.setattr(write_commit, "commit_checked", real)
+    def go_ahead():
         commit_stream(*other, 1)
         query.batch(2)
-        return real(job, fragments)
 
-    monkeypatch.setattr(write_commit, "commit_checked", slow)
+    meanwhile(monkeypatch, write_commit, "commit_checked", go_ahead)
     commit_stream(*mine, 1)
     assert ids(uri) == through(2)
     query.batch(2)  # its driver was killed before it noted that it was done
@@ -349,15 +348,12 @@ def test_of_two_drivers_in_complete_mode_the_paused_one_does_not_bring_an_older_
     first, second, third = (numbers(5 + number, 100 * number) for number in range(3))
     query.batch(0, first, overwrite=True)
     mine, other = (query.write(second, overwrite=True) for _ in range(2))
-    real = write_commit.commit_checked
 
-    def slow(job, fragments):
-        monkeypatch.setattr(write_commit, "commit_checked", real)
+    def go_ahead():
         commit_stream(*other, 1)
         query.batch(2, third, overwrite=True)
-        return real(job, fragments)
 
-    monkeypatch.setattr(write_commit, "commit_checked", slow)
+    meanwhile(monkeypatch, write_commit, "commit_checked", go_ahead)
     with pytest.raises(Refused, match="another driver is ahead"):
         commit_stream(*mine, 1)
     assert ids(uri) == third["id"].to_pylist()
@@ -370,14 +366,7 @@ def test_of_two_drivers_in_complete_mode_the_paused_one_does_not_bring_an_older_
 def test_the_tag_does_not_go_back_to_what_a_paused_driver_committed(query, uri, monkeypatch):
     query.batch(0)
     mine = query.write(numbers(10, 10))
-    real = sink.settle
-
-    def slow(*given, **named):
-        monkeypatch.setattr(sink, "settle", real)
-        query.batch(2)
-        return real(*given, **named)
-
-    monkeypatch.setattr(sink, "settle", slow)
+    meanwhile(monkeypatch, sink, "settle", lambda: query.batch(2))
     commit_stream(*mine, 1)
     dataset = lance.dataset(uri)
     assert dataset.tags.list()[query.tag]["version"] == dataset.version
@@ -405,14 +394,8 @@ def test_of_two_drivers_the_paused_one_may_be_killed_after_its_commit(query, uri
 
 def test_of_two_drivers_each_with_an_empty_first_batch_nobody_is_refused(query, uri, monkeypatch):
     make_dataset(uri, numbers(1, 500))
-    mine, real = query.write(numbers(0)), write_commit.commit_checked
-
-    def slow(job, fragments):
-        monkeypatch.setattr(write_commit, "commit_checked", real)
-        query.batch(0, numbers(0))
-        return real(job, fragments)
-
-    monkeypatch.setattr(write_commit, "commit_checked", slow)
+    mine = query.write(numbers(0))
+    meanwhile(monkeypatch, write_commit, "commit_checked", lambda: query.batch(0, numbers(0)))
     commit_stream(*mine, 0)
     query.batch(1)
     assert ids(uri) == [*range(10, 20), 500]
@@ -493,10 +476,7 @@ def test_a_query_that_compacts_leaves_nothing_after_its_tag_that_a_cleanup_may_t
 def test_a_compaction_that_fails_does_not_fail_the_batch(uri, tmp_path, monkeypatch):
     query = Query(uri, tmp_path / "c", optimize_every="1")
 
-    def fails(*_, **__):
-        raise StorageFailure("no")
-
-    monkeypatch.setattr(automatic, "optimize", fails)
+    monkeypatch.setattr(automatic, "optimize", Mock(side_effect=StorageFailure("no")))
     query.batch(0)
     query.batch(1)
     assert ids(uri) == through(1)

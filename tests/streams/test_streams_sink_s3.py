@@ -3,6 +3,7 @@
 import json
 import time
 from datetime import timedelta
+from unittest.mock import patch
 
 import lance
 import pyarrow as pa
@@ -22,7 +23,7 @@ from lance_spark.write.data_files import write_rows
 pytestmark = pytest.mark.s3
 
 
-def test_a_query_on_s3_is_exactly_once(table, storage, client, bucket, monkeypatch):
+def test_a_query_on_s3_is_exactly_once(table, storage, client, bucket):
     client.put_object(Bucket=bucket, Key="c/metadata", Body=json.dumps({"id": "0-a"}))
     options = {
         "path": table,
@@ -38,15 +39,13 @@ def test_a_query_on_s3_is_exactly_once(table, storage, client, bucket, monkeypat
         stream = plan_stream(options, one.schema, False)
         commit_stream(stream, write_rows(stream.job, one.to_batches()), number)
 
-    def fails(*_, **__):
-        raise StorageFailure("no answer")
-
     write(table, storage, [100])
     batch(0)
-    with monkeypatch.context() as patch:
-        patch.setattr(query_records.refs, "move_tag", fails)
-        with pytest.raises(StorageFailure):
-            batch(1)
+    with (
+        patch.object(query_records.refs, "move_tag", side_effect=StorageFailure("no answer")),
+        pytest.raises(StorageFailure),
+    ):
+        batch(1)
     for number in (1, 2, 2):
         batch(number)
     assert read(table, storage, branch="ingest") == [0, 1, 2, 100]

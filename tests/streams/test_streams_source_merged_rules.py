@@ -122,7 +122,7 @@ def test_a_deleted_row_that_is_back_is_none_that_was_appended():
         (Effect(added=1, removed=1, rewritten=1), False),
     ],
 )
-def test_when_a_closer_look_may_tell(effect, expected):
+def test_only_some_commits_may_have_moved_rows(effect, expected):
     assert may_have_moved(effect) is expected
 
 

@@ -133,7 +133,7 @@ def test_a_part_of_several_fragments_counts_as_so_many():
         (Effect(added=3, rewritten=2), CommitMeaning.CHANGE),
     ],
 )
-def test_what_a_commit_means(effect, found):
+def test_a_commit_is_classified_by_its_effect(effect, found):
     assert meaning(effect) is found
 
 

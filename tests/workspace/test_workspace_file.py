@@ -1,5 +1,7 @@
 """The workspace's file: people edit it, so it survives changes, names the line that is wrong, and holds no secret."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from lance_spark.core.workspace import (
@@ -112,7 +114,7 @@ def test_what_is_wrong_is_named_with_its_line(text, words):
     assert "hush" not in str(caught.value)
 
 
-def test_no_secret_gets_in():
+def test_uris_with_credentials_are_refused():
     for uri in ("s3://key:secret@bucket/t", "s3a://key@bucket/t", "https://me:secret@host/t"):
         with pytest.raises(InvalidOption, match="credentials"):
             render_workspace(Workspace(uri))
@@ -187,11 +189,7 @@ def test_a_trial_writes_nothing_and_finds_what_is_wrong(tmp_path):
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     resolving.create_workspace(str(tmp_path), Workspace("."))
-
-    def full(*_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("os.replace", full)
+    monkeypatch.setattr("os.replace", Mock(side_effect=PermissionError(13, "Permission denied")))
     with pytest.raises(PermissionDenied, match="cannot be written"):
         resolving.change_workspace(str(tmp_path), lambda text: with_branch(text, "exp"))
     assert resolving.open_workspace(str(tmp_path)).workspace.branch == "main"

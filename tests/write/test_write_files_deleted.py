@@ -4,6 +4,7 @@ The version that the job started from is still there: only the files that it wro
 """
 
 from datetime import timedelta
+from unittest.mock import Mock
 
 import lance
 import pyarrow as pa
@@ -61,11 +62,6 @@ class Sweeping(LocalRunner):
             self.times -= 1
             sweep(self.uri)
         return found
-
-
-@pytest.fixture(params=[None, "exp"], ids=["main", "branch"])
-def branch(request):
-    return request.param
 
 
 @pytest.fixture
@@ -196,10 +192,7 @@ def test_a_prepared_merge_whose_copies_a_cleanup_deleted_is_a_conflict(location,
 def test_a_store_that_does_not_tell_whether_the_files_are_there_is_no_reason_to_give_up(
     location, branch, failure, monkeypatch
 ):
-    def unknown(*_):
-        raise failure("503 SlowDown")
-
     job, fragments = prepare(location.uri, some(100), branch=branch or "main")
-    monkeypatch.setattr(files, "exists", unknown)
+    monkeypatch.setattr(files, "exists", Mock(side_effect=failure("503 SlowDown")))
     finish(job, fragments)
     assert len(read(location, branch)) == (60 if branch else 40)

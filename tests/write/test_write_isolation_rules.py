@@ -105,7 +105,7 @@ def test_levels_are_spelled_as_elsewhere(text, level):
     assert isolation_level(text) == level
 
 
-def test_what_is_no_level():
+def test_an_unknown_isolation_level_is_refused():
     with pytest.raises(InvalidOption, match="write_serializable"):
         isolation_level("snapshots")
 

@@ -4,6 +4,7 @@ import lance
 import pyarrow as pa
 import pytest
 from support.local_datasets import contents, make_dataset, prepare, written_since
+from support.meanwhile import meanwhile
 
 from lance_spark.core.isolation import ISOLATION, STATEMENT, Statement
 from lance_spark.core.location import DatasetLocation
@@ -105,14 +106,8 @@ def test_an_overwrite_that_reads_something_else_replaces_what_is_there(uri, how)
 def test_nothing_slips_in_between_the_last_look_and_the_commit(uri, monkeypatch, event):
     read = lance.dataset(uri).version
     job, fragments = prepare(uri, NEW, overwrite=True, validate_from_version=read)
-    commit, pending = writing.commit_checked, [{**ALTERS, "append": COMMITS["append"][0]}[event]]
-
-    def late(*arguments):
-        if pending:
-            pending.pop()(lance.dataset(uri))
-        return commit(*arguments)
-
-    monkeypatch.setattr(writing, "commit_checked", late)
+    change = {**ALTERS, "append": COMMITS["append"][0]}[event]
+    meanwhile(monkeypatch, writing, "commit_checked", lambda: change(lance.dataset(uri)))
     with pytest.raises(Conflict, match=r"did not see|would take that back"):
         finish(job, fragments)
     assert lance.dataset(uri).version == read + 1
@@ -166,6 +161,6 @@ def test_the_level_of_a_table(uri, overwrite, reads, conflict):
         finish(job, fragments)
 
 
-def test_a_level_that_there_is_not(uri):
+def test_an_unknown_isolation_level_is_refused(uri):
     with pytest.raises(InvalidOption, match="isolation_level"):
         plan_write({"path": uri, "isolation_level": "none"}, NEW.schema, overwrite=True)
