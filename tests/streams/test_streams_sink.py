@@ -475,7 +475,6 @@ def test_a_query_that_compacts_leaves_nothing_after_its_tag_that_a_cleanup_may_t
 
 def test_a_compaction_that_fails_does_not_fail_the_batch(uri, tmp_path, monkeypatch):
     query = Query(uri, tmp_path / "c", optimize_every="1")
-
     monkeypatch.setattr(automatic, "optimize", Mock(side_effect=StorageFailure("no")))
     query.batch(0)
     query.batch(1)
