@@ -3,7 +3,8 @@
     LanceSparkError            1
     ├── InvalidOption          2   the input is wrong; nothing was touched (also ValueError)
     │   ├── InvalidName        2   a branch or tag name breaks a rule of the specification
-    │   └── NoSuchName         2   a method of another library, which has another name here (also AttributeError)
+    │   ├── NoSuchName         2   a method of another library, which has another name here (also AttributeError)
+    │   └── WrongArguments     2   a verb got arguments that it does not take (also TypeError)
     ├── Refused                3   legal, but it would lose data or strand files
     │   └── NotCommittable     3   a change that cannot be one commit; smaller steps might work
     ├── NotInstalled           4   an optional package is missing, such as PySpark (also ModuleNotFoundError)
@@ -65,6 +66,10 @@ class InvalidName(InvalidOption):
 
 class NoSuchName(InvalidOption, AttributeError):
     """An object has no attribute of that name; the hint says what does the same here."""
+
+
+class WrongArguments(InvalidOption, TypeError):
+    """A verb got an argument that it does not take, or one of another kind, or too few; the hint is a call."""
 
 
 class Refused(LanceSparkError):

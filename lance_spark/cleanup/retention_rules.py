@@ -22,6 +22,7 @@ from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW
 from lance_spark.core.refs import MAIN
 from lance_spark.core.show import counted, to_span
 from lance_spark.core.tracking import merged_versions
+from lance_spark.core.words import CALLS_OF_POLICIES, HintingType
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.survey.chain_rules import Chain, Survey, VersionFile, first_unread
 
@@ -78,7 +79,7 @@ class VersionRule:
 
 
 @dataclass(frozen=True)
-class CleanupPolicy:
+class CleanupPolicy(metaclass=HintingType):
     """What may be removed from a dataset: versions of main and all branches, and files that no version names.
 
     ``older_than``, ``before_version``, ``retain_versions`` and ``versions`` are those of :class:`VersionRule` and mean
@@ -86,6 +87,8 @@ class CleanupPolicy:
     ``versions`` apply to main alone, as the same number is another version on each branch. For a branch, add a rule to
     ``branches``. Spans are also taken as text, such as "36h".
     """
+
+    _calls = CALLS_OF_POLICIES
 
     older_than: timedelta | None = option(
         None, "versions committed longer ago than this, such as 36h; 14d if no other condition is given"

@@ -158,7 +158,8 @@ def _split(text: str, separator: str) -> list[str]:
 
 
 def _bad(option: str, value: str, expected: str) -> InvalidOption:
-    return InvalidOption(f"Option '{option}' is '{value}', but it must be {expected}.")
+    hint = "The log shows the numbers of versions. A tag has a name: tag='v1'." if option == "version" else None
+    return InvalidOption(f"Option '{option}' is '{value}', but it must be {expected}.", hint=hint)
 
 
 # --- Storage options: one set, in pylance's spelling, for both pylance and fsspec

@@ -353,6 +353,10 @@ def read_lifetime(metadata: Mapping[str, str]) -> Lifetime:
     )
 
 
+_PLACE_WORDS = frozenset({"at", "base", "commit", "from", "from_", "ref", "source", "start", "start_point", "target"})
+_PLACES = {True: "branch= or version=", False: "branch=, tag= or version="}
+
+
 def changed_metadata(
     metadata: Mapping[str, str], settings: Mapping[str, object], unset: Iterable[str] = (), tag: bool = False
 ) -> dict[str, str]:
@@ -363,9 +367,9 @@ def changed_metadata(
     known = TAG_SETTINGS if tag else SETTINGS
     for name in (*settings, *unset):
         if name not in known:
-            raise InvalidOption(
-                f"A {'tag' if tag else 'branch'} has no setting '{name}'.", hint=f"Settings: {', '.join(known)}."
-            )
+            kind = "tag" if tag else "branch"
+            place = f" It is at a version that {_PLACES[tag]} names." if name in _PLACE_WORDS else ""
+            raise InvalidOption(f"A {kind} has no setting '{name}'.", hint=f"Settings: {', '.join(known)}.{place}")
     put = {_KEYS[name]: _text(name, value) for name, value in settings.items() if value is not None}
     gone = {_KEYS[name] for name in unset}
     both = sorted(gone & put.keys())

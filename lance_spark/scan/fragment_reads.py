@@ -19,7 +19,7 @@ from lance_spark.format.blobs import holds_blobs, marked
 from lance_spark.format.contents import Fragment
 from lance_spark.format.manifest import RecordedSize, recorded_sizes
 from lance_spark.format.row_values import ADDRESS
-from lance_spark.format.schema import ROW_ADDRESS
+from lance_spark.format.schema import ROW_ADDRESS, unknown_column
 from lance_spark.format.versions import Deletions, Snapshot
 from lance_spark.scan import partition_rules
 from lance_spark.scan.blob_reads import elsewhere, with_bytes
@@ -113,8 +113,14 @@ def head(
 ) -> pa.Table:
     """The first rows, or the first ones that match. Raises InvalidOption, NotFound for a column."""
     dataset = open_pinned(location, pin)
-    with translated(location, "reading rows"):
-        return dataset.to_table(columns=None if columns is None else list(columns), limit=count, filter=filter)
+    try:
+        with translated(location, "reading rows"):
+            return dataset.to_table(columns=None if columns is None else list(columns), limit=count, filter=filter)
+    except InvalidOption:
+        for name in columns or ():
+            if name not in dataset.schema.names and "." not in name and not name.startswith("_"):
+                raise unknown_column(name, dataset.schema.names) from None
+        raise
 
 
 def takes_row_addresses(location: DatasetLocation, pin: PinnedVersion) -> bool:

@@ -41,12 +41,12 @@ from lance_spark.catalog.removing import Renamed
 from lance_spark.core.options import OWN_NAME, PREFIX, is_frame, names_of
 from lance_spark.core.refs import MAIN, RefSpec, branch_or_none
 from lance_spark.core.show import Card, Shown
-from lance_spark.core.words import OF_CATALOGS, Hinting
+from lance_spark.core.words import CALLS_OF_CATALOGS, OF_CATALOGS, Hinting, HintingType, NotIndexed
 from lance_spark.disk_usage.disk_usage import catalog_storage
 from lance_spark.disk_usage.report import CatalogStorage
 from lance_spark.engine.session_spark import RunOn, check_path, check_places, engine_of, needed_session, session_or_none
 from lance_spark.engine.workers_spark import own_error
-from lance_spark.errors import AlreadyExists, InvalidOption
+from lance_spark.errors import AlreadyExists, InvalidOption, WrongArguments
 from lance_spark.lake import branches
 from lance_spark.lake import publish as publishing
 from lance_spark.lake.reflog import lake_reflog
@@ -71,7 +71,7 @@ SaveMode = Literal["errorifexists", "error", "ignore", "append", "overwrite"]
 
 
 @tells(at_server_rules.CATALOG)
-class LanceCatalog(Shown, Hinting):
+class LanceCatalog(Shown, NotIndexed, Hinting, metaclass=HintingType):
     """Tables and nested namespaces in one directory (Lance's directory namespace, V1 and V2).
 
     A name is ``"ns1.ns2.flights"``, with backticks around a part that contains a dot, or a list of its parts. Namespace
@@ -82,7 +82,8 @@ class LanceCatalog(Shown, Hinting):
     executor it can still locate tables. Its text never shows storage options.
     """
 
-    _words = OF_CATALOGS
+    _words, _calls, _typed = OF_CATALOGS, CALLS_OF_CATALOGS, "lake"
+    _item = "lake.table('{}')"
 
     def __init__(
         self,
@@ -292,6 +293,9 @@ class LanceCatalog(Shown, Hinting):
         create it at once, one succeeds. Raises AlreadyExists, Conflict, SchemaMismatch, and NotFound for a missing
         namespace.
         """
+        if isinstance(frame, str):
+            order = "lake.write_table takes the rows first, then the name."
+            raise WrongArguments(order, hint=f"lake.write_table(df, {frame!r})")
         catalog, table = self.catalog, identify_table(name)
         if mode not in get_args(SaveMode):
             raise InvalidOption(f"{mode!r} is not a save mode.", hint=f"Choose one of {', '.join(get_args(SaveMode))}.")

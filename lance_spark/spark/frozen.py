@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lance_spark.core.options import names_of
 from lance_spark.core.show import Card, Grid, Shown, counted
+from lance_spark.core.words import OF_FROZEN
 from lance_spark.engine.session_spark import (
     START_ONE,
     SparkRunner,
@@ -48,7 +49,7 @@ _HINT = f"{START_ONE} Without Spark, t.frozen.batches(...) reads."
 class FrozenSets(Handle, Shown, Collection["Lineage"]):
     """The frozen sets of a dataset; ``create`` freezes rows of the version to which the handle points."""
 
-    _kind = "frozen set"
+    _kind, _typed, _words = "frozen set", "t.frozen", OF_FROZEN
 
     def create(
         self,

@@ -12,6 +12,7 @@ from lance_spark.catalog.lake_deleted import restore_ref
 from lance_spark.catalog.lake_rules import BRANCH, TAG, LakeRef
 from lance_spark.catalog.name_rules import Catalog, Name
 from lance_spark.core.show import Card, Grid, Shown, counted, moment
+from lance_spark.core.words import OF_LAKE_BRANCHES, Hinting
 from lance_spark.engine.session_spark import RunOn, engine_of, session_or_none
 from lance_spark.lake import branches
 from lance_spark.lake.report import LakeDiff, Publish
@@ -50,10 +51,10 @@ def published(lake: LakeHandle, found: branches.PublishReport) -> Publish:
 
 @tells(at_server_rules.LAKE_TAGS)
 @dataclass(frozen=True, repr=False)
-class LakeTags(Shown, Collection[LakeRef]):
+class LakeTags(Shown, Hinting, Collection[LakeRef]):
     """The tags of a whole lake: ``for tag in lake.tags``, ``"2026-11-23" in lake.tags``."""
 
-    _kind = "tag of the lake"
+    _kind, _typed = "tag of the lake", "lake.tags"
     catalog: Catalog
     _spark: SparkSession | None = None
 
@@ -92,10 +93,11 @@ class LakeTags(Shown, Collection[LakeRef]):
 
 @tells(at_server_rules.LAKE_BRANCHES)
 @dataclass(frozen=True, repr=False)
-class LakeBranches(Shown, Collection[LakeRef], Generic[_Lake]):
+class LakeBranches(Shown, Hinting, Collection[LakeRef], Generic[_Lake]):
     """The branches of a whole lake: ``for branch in lake.branches``, ``"etl/nightly" in lake.branches``."""
 
-    _kind = "branch of the lake"
+    _kind, _typed = "branch of the lake", "lake.branches"
+    _words = OF_LAKE_BRANCHES
     lake: _Lake
 
     def list(self) -> list[LakeRef]:

@@ -59,6 +59,8 @@ class LayoutVerbs(Handle, Shown):
     A branch begins with the layout of what it was created from.
     """
 
+    _typed = "t.layout"
+
     def _card(self) -> Card:
         return self.describe()._card()
 

@@ -14,6 +14,7 @@ from lance_spark.core.ref_expressions import from_handle
 from lance_spark.core.refs import Branch, PinnedVersion, RefSpec, Tag, branch_or_none
 from lance_spark.core.show import Card, Shown, meant, to_span
 from lance_spark.core.table_options import parse_ref
+from lance_spark.core.words import CALLS_OF_BRANCHES, OF_BRANCHES, OF_REMOTES, OF_TAGS, Hinting
 from lance_spark.engine.session_spark import Progressing, check_places, engine_of
 from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused
 from lance_spark.log.log import look_at_branches, look_at_remotes, look_at_tags
@@ -82,10 +83,11 @@ class Collection(ABC, Generic[Item]):
 
 @tells(at_server_rules.BRANCHES)
 @dataclass(frozen=True, repr=False)
-class Branches(Shown, Collection[Branch]):
+class Branches(Shown, Hinting, Collection[Branch]):
     """The branches of a dataset except for main: ``for branch in t.branches``, ``"exp" in t.branches``."""
 
-    _kind = "branch"
+    _kind, _typed = "branch", "t.branches"
+    _words, _calls = OF_BRANCHES, CALLS_OF_BRANCHES
     location: DatasetLocation
     spark: SparkSession | None
     ref: RefSpec = field(default_factory=RefSpec)
@@ -203,10 +205,10 @@ class Branches(Shown, Collection[Branch]):
 
 @tells(at_server_rules.TAGS)
 @dataclass(frozen=True, repr=False)
-class Tags(Shown, Collection[Tag]):
+class Tags(Shown, Hinting, Collection[Tag]):
     """The tags of a dataset: ``for tag in t.tags``, ``"v1" in t.tags``, ``t.tags["v1"].version``."""
 
-    _kind = "tag"
+    _kind, _typed, _words = "tag", "t.tags", OF_TAGS
     location: DatasetLocation
     ref: RefSpec = field(default_factory=RefSpec)
     """The handle's: verbs start from its version."""
@@ -320,7 +322,7 @@ def start_of(
 
 
 @dataclass(frozen=True, repr=False)
-class Handle:
+class Handle(Hinting):
     """What the verbs of a table are about: a dataset at a ref."""
 
     spark: SparkSession | None
@@ -380,7 +382,7 @@ class Remotes(Handle, Shown, Collection[Remote]):
     remote that needs storage options of its own, use :meth:`at`.
     """
 
-    _kind = "remote"
+    _kind, _typed, _words = "remote", "t.remotes", OF_REMOTES
 
     def list(self) -> dict[str, str]:
         """URIs of the remotes that were ever fetched from, by name."""

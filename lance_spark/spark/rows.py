@@ -13,7 +13,7 @@ from lance_spark.core.refs import MAIN
 from lance_spark.core.table_options import answer_replace_where
 from lance_spark.core.table_properties import auto_compact
 from lance_spark.engine.session_spark import START_ONE, needed_session
-from lance_spark.errors import InvalidOption
+from lance_spark.errors import InvalidOption, WrongArguments
 from lance_spark.optimize.automatic import compact_after, compact_if_due
 from lance_spark.session.caches import refreshing
 from lance_spark.spark.refs import Handle
@@ -105,10 +105,16 @@ class RowVerbs(Handle):
         ``mode`` is "append", or "overwrite" for all rows; :meth:`overwrite` replaces the rows of a condition.
         """
         answer_replace_where(options)
+        if isinstance(df, str):
+            raise WrongArguments("t.write takes the rows first, then the mode.", hint="t.write(df, mode='append')")
         branch = self._moving_branch("write to")
         settings = {PREFIX + key: value for key, value in self.location.options}
         settings |= {key: str(value) for key, value in options.items()}
-        settings["branch"] = branch or MAIN
+        if settings.setdefault("branch", branch or MAIN) != (branch or MAIN):
+            raise InvalidOption(
+                f"This handle writes to branch '{branch or MAIN}', but the option names branch '{options['branch']}'.",
+                hint=f"t.checkout(branch={options['branch']!r}).write(df), or t.branches.create(...) before.",
+            )
         if not is_frame(df):
             if mode not in ("append", "overwrite"):
                 raise InvalidOption(f"'{mode}' is not a mode of t.write.", hint="Choose append or overwrite.")

@@ -100,6 +100,8 @@ class UpsertBatches:
 class Streams(Handle):
     """Structured streaming into a table's branch, beyond ``df.writeStream.format("lance")``."""
 
+    _typed = "t.streams"
+
     def upsert(
         self,
         key: str | Sequence[str],

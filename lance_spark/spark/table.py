@@ -25,7 +25,7 @@ from lance_spark.core.ref_expressions import from_handle, is_range
 from lance_spark.core.refs import MAIN, RefSpec
 from lance_spark.core.show import Card, Shown, to_tell
 from lance_spark.core.table_options import ReadOptions
-from lance_spark.core.words import OF_TABLES, Hinting, HintingType
+from lance_spark.core.words import CALLS_OF_TABLES, OF_TABLES, Hinting, HintingType, NotIndexed
 from lance_spark.engine.session_spark import (
     START_ONE,
     Progressing,
@@ -37,7 +37,7 @@ from lance_spark.engine.session_spark import (
     session_or_none,
 )
 from lance_spark.engine.types_spark import to_spark
-from lance_spark.errors import InvalidOption, Refused
+from lance_spark.errors import InvalidOption, Refused, WrongArguments
 from lance_spark.format.schema import ROW_ID
 from lance_spark.log.log import HISTORY, history, look_at_table, recent, shown_diff
 from lance_spark.merge import merge
@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from lance_spark.session.narrow_query import Query
     from lance_spark.ui.server import Browsing
 
+_OPEN = "LanceTable.for_path(path)"
 Audit = Callable[["LanceTable"], bool]
 """Checks the resulting table; False, or an exception, prevents its publication."""
 
@@ -89,11 +90,27 @@ Audit = Callable[["LanceTable"], bool]
 @tells(at_server_rules.TABLE)
 @dataclass(frozen=True, repr=False)
 class LanceTable(
-    RowVerbs, ColumnVerbs, ChangeFeed, Searching, OptimizeVerb, UpkeepVerbs, Shown, Hinting, metaclass=HintingType
+    RowVerbs,
+    ColumnVerbs,
+    ChangeFeed,
+    Searching,
+    OptimizeVerb,
+    UpkeepVerbs,
+    Shown,
+    NotIndexed,
+    Hinting,
+    metaclass=HintingType,
 ):
     """A dataset at a ref. At a branch the handle follows the branch; at a tag, version or moment it is pinned."""
 
-    _words = OF_TABLES
+    _words, _calls = OF_TABLES, CALLS_OF_TABLES
+    _item = "t.head(columns=['{}']), or t.to_df()"
+
+    def __post_init__(self) -> None:
+        given: object = self.location
+        if not isinstance(given, DatasetLocation):
+            hint = f"LanceTable.for_path({given!r}, spark=spark)" if isinstance(given, str) else _OPEN
+            raise WrongArguments("LanceTable(...) is for this package; users open a table by its path.", hint=hint)
 
     @staticmethod
     def for_path(
@@ -294,6 +311,8 @@ class LanceTable(
         Shows versions of this handle's branch, of its parents before its fork, and those that merges took in; with
         ``all`` those of all branches. ``stat`` shows what each added and removed. Raises NotFound, CorruptData.
         """
+        if count is not None and count < 0:
+            raise InvalidOption(f"{count} versions cannot be listed.", hint="t.log(10), or t.log(None) for all.")
         return recent(self.location, self._pin(), count, stat, "all" if all else "merged")
 
     def history(self, limit: int | None = None) -> DataFrame:

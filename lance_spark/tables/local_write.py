@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.options import FRAME_HINT
-from lance_spark.errors import InvalidOption, LanceSparkError, SchemaMismatch
+from lance_spark.core.options import FRAME_HINT, to_bool
+from lance_spark.errors import InvalidOption, LanceSparkError, NotFound, SchemaMismatch
 from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.resolving import check_branch
 from lance_spark.tables.write import begin, finish, give_up, plan_write
 from lance_spark.write.data_files import read_target, write_rows
 
@@ -57,14 +58,28 @@ def write_arrow(
     reader = to_reader(rows)
     if reader is None:
         kind = type(rows)
+        plain = {"list": "pa.Table.from_pylist(rows) makes a table. ", "dict": "pa.table(rows) makes a table. "}
         raise InvalidOption(
             f"A {kind.__name__} of {kind.__module__.partition('.')[0]} cannot be written.",
-            hint=f"Give a table, batches or a reader of pyarrow, or a DataFrame of pandas or Spark: {FRAME_HINT}",
+            hint=f"{plain.get(kind.__name__, '')}Give a table, batches or a reader of pyarrow, or a DataFrame of "
+            f"pandas or Spark: {FRAME_HINT}",
         )
     if location is not None and not overwrite:
-        fit = fitted(ArrowRows(reader.schema, reader), read_target(location, pin_latest(location, branch)).schema)
+        start = None if _creates(options, location, branch) else branch
+        fit = fitted(ArrowRows(reader.schema, reader), read_target(location, pin_latest(location, start)).schema)
         return write_locally(options, fit, overwrite)
     return write_locally(options, ArrowRows(reader.schema, reader), overwrite)
+
+
+def _creates(options: Mapping[str, str], location: DatasetLocation, branch: str | None) -> bool:
+    """Whether the write creates its branch, from main. Raises NotFound for a branch that nobody creates."""
+    try:
+        check_branch(location, branch)
+    except NotFound:
+        if to_bool("create_branch", options.get("create_branch", "false")):
+            return True
+        raise
+    return False
 
 
 def to_reader(rows: Any) -> pa.RecordBatchReader | None:

@@ -13,8 +13,19 @@ from lance_spark.optimize.compaction_rules import OptimizeResult
 
 pytestmark = pytest.mark.pure
 
-KINDS = {LanceTable: words.OF_TABLES, LanceCatalog: words.OF_CATALOGS, OptimizeResult: words.OF_OPTIMIZE}
 TABLE = LanceTable(None, DatasetLocation.at("/nowhere"))
+LAKE = LanceCatalog("/nowhere")
+KINDS = {
+    LanceTable: words.OF_TABLES,
+    LanceCatalog: words.OF_CATALOGS,
+    OptimizeResult: words.OF_OPTIMIZE,
+    type(TABLE.branches): words.OF_BRANCHES,
+    type(TABLE.tags): words.OF_TAGS,
+    type(TABLE.frozen): words.OF_FROZEN,
+    type(TABLE.indexes): words.OF_INDEXES,
+    type(TABLE.remotes): words.OF_REMOTES,
+    type(LAKE.branches): words.OF_LAKE_BRANCHES,
+}
 
 
 @pytest.mark.parametrize(("kind", "word"), [(kind, word) for kind, known in KINDS.items() for word in known], ids=str)
@@ -25,8 +36,8 @@ def test_a_word_of_another_library_is_no_name_of_ours_and_its_answer_is(kind, wo
     assert re.search(r"\b(t|lake|print|LanceTable|LanceCatalog)\b", answer)
     for owner, name in re.findall(r"\b(t|lake|LanceTable)\.([a-z_]+)", answer):
         assert name in dir(LanceCatalog if owner == "lake" else LanceTable), answer
-    for collection, name in re.findall(r"\bt\.([a-z]+)\.([a-z_]+)\(", answer):
-        assert hasattr(type(getattr(TABLE, collection)), name), answer
+    for owner, collection, name in re.findall(r"\b(t|lake)\.([a-z]+)\.([a-z_]+)\(", answer):
+        assert hasattr(type(getattr(TABLE if owner == "t" else LAKE, collection)), name), answer
 
 
 def test_the_hint_is_in_the_error():
@@ -45,11 +56,18 @@ def test_a_name_in_camel_case_is_found():
         TABLE.countRows()
 
 
-def test_any_other_name_is_an_ordinary_attribute_error_which_python_explains():
-    with pytest.raises(AttributeError, match="'LanceTable' object has no attribute 'optimise'") as caught:
+def test_any_other_name_is_an_error_with_the_nearest_name_that_can_be_undone_or_with_where_to_look():
+    with pytest.raises(NoSuchName, match="Did you mean 'optimize'"):
         TABLE.optimise()
-    assert not isinstance(caught.value, NoSuchName)
-    assert (caught.value.name, caught.value.obj) == ("optimise", TABLE)
+    with pytest.raises(NoSuchName, match=r"hint: t\.head\(columns=\['label'\]\).*help\(LanceTable\)"):
+        _ = TABLE.label
+    with pytest.raises(NoSuchName, match=r"hint: lake\.table\('docs'\)"):
+        _ = LAKE.docs
+    with pytest.raises(NoSuchName, match="It has alter, create, delete, list, move, restore"):
+        TABLE.tags.zzz()
+    with pytest.raises(NoSuchName) as caught:
+        TABLE.cleanups()
+    assert "Did you mean" not in str(caught.value)
     assert not hasattr(TABLE, "vacuum")
     assert not hasattr(LanceTable, "__nothing__")
 

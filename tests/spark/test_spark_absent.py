@@ -4,13 +4,14 @@ from datetime import timedelta
 from unittest.mock import Mock
 
 import lance
+import pandas as pd
 import pytest
 from support.merge_datasets import add, forked, head
 from support.spark_fixtures import none_active
 
 from lance_spark import CleanupPolicy, LanceCatalog, LanceTable
 from lance_spark.catalog.tables import declare_table
-from lance_spark.errors import InvalidOption, NotFound, Refused
+from lance_spark.errors import InvalidOption, LanceSparkError, NotFound, Refused
 
 EVERYTHING_OLD = CleanupPolicy(older_than=timedelta(0), commit_window=timedelta(0), error_if_tagged_old_versions=False)
 
@@ -232,3 +233,45 @@ def test_a_clone_is_shallow_or_deep(table, tmp_path):
         table.clone(str(tmp_path / "unrecorded.lance"), record=False)
     one = table.checkout(branch="exp").clone(str(tmp_path / "one.lance"), single_branch=True)
     assert (one.branch, [branch.name for branch in one.branches]) == ("exp", ["exp", "origin/exp", "origin/main"])
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        (lambda table: table.diff(1), "t.diff('@3')"),
+        (lambda table: table.head("id"), "t.head(columns=['id'])"),
+        (lambda table: table.head(columns=["idd"]), "Did you mean 'id'"),
+        (lambda table: table.log("exp"), "t.checkout(branch='exp').log()"),
+        (lambda table: table.restore("v1"), "tag='v1'"),
+        (lambda table: table.write("append", pd.DataFrame({"id": [1]})), "t.write(df, mode='append')"),
+        (lambda table: table.write([{"id": 1}]), "pa.Table.from_pylist(rows)"),
+        (lambda table: table.branches.create("x", from_="main"), "branch=, tag= or version="),
+    ],
+)
+def test_an_argument_of_another_kind_has_an_error_of_ours(table, call, hint):
+    before = ids(table)
+    with pytest.raises(LanceSparkError) as raised:
+        call(table)
+    assert hint in str(raised.value)
+    assert ids(table) == before
+
+
+def test_a_handle_writes_to_its_own_branch_only(table):
+    """The option was dropped, and rows meant for a branch were on main."""
+    rows = pd.DataFrame({"id": [99], "v": [0]})
+    with pytest.raises(InvalidOption, match=r"writes to branch 'main'[^\n]*\n.*checkout\(branch='exp'\)\.write"):
+        table.write(rows, branch="exp")
+    assert (99 in ids(table), 99 in ids(table, "exp")) == (False, False)
+    table.checkout(branch="exp").write(rows, branch="exp")
+    table.write(rows, branch="main")
+    assert (99 in ids(table), 99 in ids(table, "exp")) == (True, True)
+
+
+def test_a_catalog_writes_pandas_to_a_branch_that_it_creates(tmp_path):
+    lake = LanceCatalog(str(tmp_path / "lake"))
+    rows = pd.DataFrame({"id": [1]})
+    lake.write_table(rows, "docs")
+    with pytest.raises(NotFound, match="There is no branch 'new'"):
+        lake.write_table(rows, "docs", mode="append", branch="new")
+    lake.write_table(rows, "docs", mode="append", branch="new", create_branch=True)
+    assert [lake.table("docs", branch=name).count_rows() for name in ("main", "new")] == [1, 2]
