@@ -180,7 +180,7 @@ def _next_start(last: str, starts: Sequence[str]) -> str | None:
 def _page(root: DatasetLocation, asked: dict[str, Any]) -> dict[str, Any]:
     with reachable(root):
         try:
-            page: dict[str, Any] = open_filesystem(root).call_s3("list_objects_v2", **asked)
+            page: dict[str, Any] = files.ask(root, lambda store: store.call_s3("list_objects_v2", **asked))
         except FileNotFoundError as problem:
             raise NotFound(
                 f"The bucket of {root.uri} does not exist: {clean(str(problem.__cause__ or problem), root)}",
@@ -229,7 +229,7 @@ def remove(location: DatasetLocation, path: str) -> None:
     """Delete a marker, if it exists."""
     with reachable(location):
         try:
-            open_filesystem(location).rm_file(whole_path(location, path))
+            files.ask(location, lambda store: store.rm_file(whole_path(location, path)))
         except (FileNotFoundError, NotADirectoryError):
             return
 

@@ -160,15 +160,19 @@ class Vended:
     """Seconds from then on; None if they do not expire."""
 
     @staticmethod
-    def of(options: Mapping[str, object], wall: float, fetched: float) -> Vended:
-        """What a provider answered; ``wall`` is the time of day in seconds. Raises InvalidOption."""
+    def of(options: Mapping[str, object], wall: float, fetched: float, early: float = 0.0) -> Vended:
+        """What a provider answered; ``wall`` is the time of day in seconds. Raises InvalidOption.
+
+        ``early`` is by how many seconds stores have refused others before their time. pylance is told, too.
+        """
         given = {str(key): str(value) for key, value in options.items() if value is not None}
         text = given.get(EXPIRES)
         if text is None:
             return Vended(tuple(sorted(given.items())), fetched)
         if not text.strip().isdigit():
             raise InvalidOption(f"'{EXPIRES}' of the storage options is not a number of milliseconds since 1970.")
-        return Vended(tuple(sorted(given.items())), fetched, int(text) / 1000 - wall)
+        until = int(text) - round(early * 1000)
+        return Vended(tuple(sorted({**given, EXPIRES: str(until)}.items())), fetched, until / 1000 - wall)
 
     def is_due(self, now: float) -> bool:
         """Whether they should be renewed: after four fifths of their lifetime, or 5 minutes before its end.

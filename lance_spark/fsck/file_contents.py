@@ -38,14 +38,8 @@ def look_inside(location: DatasetLocation, insides: list[Inside]) -> Sequence[tu
 
 def size_of(location: DatasetLocation, path: str) -> int | None:
     """Size of a file in bytes, by its path below the dataset or its URI; None if it does not exist."""
-    place, below = _place(location, path)
-    with files.reachable(place):
-        filesystem = files.open_filesystem(place)
-        filesystem.invalidate_cache()
-        try:
-            return int(filesystem.info(files.whole_path(place, below))["size"] or 0)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+    found = files.look(*_place(location, path))
+    return None if found is None else found.size
 
 
 def _look(location: DatasetLocation, inside: Inside) -> tuple[str, str] | None:
@@ -108,7 +102,8 @@ def _tail(location: DatasetLocation, path: str) -> bytes:
     place, below = _place(location, path)
     with files.reachable(place):
         try:
-            return bytes(files.open_filesystem(place).tail(files.whole_path(place, below), _FOOTER))
+            whole = files.whole_path(place, below)
+            return bytes(files.ask(place, lambda store: store.tail(whole, _FOOTER)))
         except (FileNotFoundError, NotADirectoryError):
             raise NotFound("It is gone.") from None
 

@@ -3,6 +3,7 @@
     spark-submit jobs/cleanup.py s3://bucket/flights.lance --older-than 14d            # what would be deleted, and why
     spark-submit jobs/cleanup.py s3://bucket/flights.lance --older-than 14d --execute  # delete it
     spark-submit jobs/cleanup.py --catalog s3://lake --older-than 14d --execute        # every table of a catalog
+    spark-submit jobs/cleanup.py --impl rest --property uri=https://... --older-than 14d   # of a catalog service
 
 Kept: the newest version of main and of every branch, every tagged version, the version that each branch was created
 from, everything that the policy keeps, and what clones need. Files that no version names are deleted at an age of 7
@@ -10,7 +11,7 @@ days.
 
 With --catalog, all tables are cleaned side by side, each a row of the report. A table that cannot be cleaned does not
 stop the others, and the files that clones read are kept. Then the catalog's own table is cleaned, and directories that
-no row names are deleted at an age of one day.
+no row names are deleted at an age of one day; of a catalog service, only the tables.
 
 Exit codes: 0 done; 2 bad option; 3 refused, nothing was deleted; 6 some files could not be deleted, or some tables not
 cleaned, and the next run finishes; 10 not found; 12 conflict; 20 the store did not answer; 21 no permission, be it only
@@ -28,7 +29,7 @@ from datetime import datetime, timezone
 from types import TracebackType
 from typing import Any
 
-from lance_spark.catalog.lookup import open_catalog
+from lance_spark.catalog.name_rules import Catalog
 from lance_spark.cleanup.cleanup import CleanupPlan, open_plan, plan_cleanup
 from lance_spark.cleanup.lake import clean_lake
 from lance_spark.cleanup.many_tables import FleetOptions
@@ -41,7 +42,18 @@ from lance_spark.core.show import WorkProgress
 from lance_spark.engine.local import Engine
 from lance_spark.engine.session_spark import JobSession, RunOn, engine_for
 from lance_spark.errors import InvalidOption
-from lance_spark.jobs.job import HOW, add, check_is_dataset, command_line, policy_text, run, show, try_report
+from lance_spark.jobs.job import (
+    CATALOG,
+    HOW,
+    add,
+    check_is_dataset,
+    command_line,
+    named_catalog,
+    policy_text,
+    run,
+    show,
+    try_report,
+)
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.resolving import dataset_at
 
@@ -57,19 +69,20 @@ def _main(arguments: argparse.Namespace) -> int:
     try_report(arguments)
     with StageTimes() as times, JobSession("lance cleanup", arguments.log_level, times.say) as session:
         engine = engine_for(_run_on(arguments), session, arguments.parallelism, times.tell)
-        report = _catalog(arguments, engine) if arguments.catalog else _dataset(arguments, session, engine)
+        catalog = named_catalog(arguments, arguments.catalog)
+        report = _dataset(arguments, session, engine) if catalog is None else _catalog(arguments, catalog, engine)
         times.end()
     code = 0 if report.complete else report.exit_code or PARTLY
     return show(arguments, str(report), report.to_json(), code)
 
 
-def _catalog(arguments: argparse.Namespace, engine: Engine) -> LakeReport:
+def _catalog(arguments: argparse.Namespace, catalog: Catalog, engine: Engine) -> LakeReport:
     """Clean all tables of a catalog."""
+    flag = "--impl" if arguments.impl else "--catalog"
     if arguments.uri is not None:
-        raise InvalidOption("A dataset and --catalog cannot be combined.", hint="Leave one of them out.")
+        raise InvalidOption(f"A dataset and {flag} cannot be combined.", hint="Leave one of them out.")
     of_one_table = ("versions", "before_version", "only_branches", "plan_dir", "apply_plan", "inventory")
-    _check_plain(arguments, of_one_table, "--catalog")
-    catalog = open_catalog(arguments.catalog, storage_from(arguments.storage), arguments.catalog_mode)
+    _check_plain(arguments, of_one_table, flag)
     options = FleetOptions(
         _policy(arguments), arguments.execute, max_deletes_per_second=arguments.max_deletes_per_second
     )
@@ -175,7 +188,7 @@ class StageTimes:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = command_line("cleanup", __doc__)
-    add(made, "uri", "--catalog", "--catalog-mode")
+    add(made, "uri", "--catalog", *CATALOG)
     which = made.add_argument_group("what is deleted; versions must meet all conditions that are given")
     add_arguments(which, at(CleanupPolicy, "job"))
     which.add_argument(

@@ -5,6 +5,7 @@
     spark-submit jobs/fsck.py s3://bucket/flights.lance --repair    # also repair; with --dry-run only show it
     spark-submit jobs/fsck.py s3://bucket/flights.lance --undo last # undo the last repair
     spark-submit jobs/fsck.py --catalog s3://bucket/lake            # every table, and the catalog itself
+    spark-submit jobs/fsck.py --impl rest --property uri=https://...    # every table of a catalog service
 
 Changes nothing without --repair or --undo. Findings are printed as a table, and written as JSON with --report.
 
@@ -22,7 +23,6 @@ import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
-from lance_spark.catalog.lookup import open_catalog
 from lance_spark.core.declared import add_arguments, at, typed_at
 from lance_spark.core.options import storage_from
 from lance_spark.core.show import WorkProgress
@@ -35,7 +35,17 @@ from lance_spark.fsck.option_rules import FsckOptions, RepairOptions, check_comb
 from lance_spark.fsck.repair import fsck_and_repair
 from lance_spark.fsck.report import CatalogFsckReport, FsckReport
 from lance_spark.fsck.undo import undo
-from lance_spark.jobs.job import HOW, add, check_is_dataset, command_line, run, say, show, try_report
+from lance_spark.jobs.job import (
+    HOW,
+    add,
+    check_is_dataset,
+    command_line,
+    named_catalog,
+    run,
+    say,
+    show,
+    try_report,
+)
 from lance_spark.storage.resolving import dataset_at
 
 PARTLY_REPAIRED = 6
@@ -60,8 +70,9 @@ def _main(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace, engine: Engine) -> FsckReport | CatalogFsckReport:
     options, storage = typed_at("job", FsckOptions, vars(arguments)), storage_from(arguments.storage)
-    if arguments.catalog:
-        return fsck_catalog(open_catalog(arguments.catalog, storage), options, engine, datetime.now(timezone.utc))
+    catalog = named_catalog(arguments, arguments.catalog)
+    if catalog is not None:
+        return fsck_catalog(catalog, options, engine, datetime.now(timezone.utc))
     location = dataset_at(arguments.uri, storage)
     check_is_dataset("fsck", location)
     if not arguments.repair:
@@ -72,9 +83,9 @@ def _run(arguments: argparse.Namespace, engine: Engine) -> FsckReport | CatalogF
 
 def _check(arguments: argparse.Namespace) -> None:
     """Raise InvalidOption for options that cannot be combined."""
-    if (arguments.uri is None) == (arguments.catalog is None):
-        raise InvalidOption("Name either a dataset or --catalog.", hint="Give one of them.")
-    if arguments.catalog and (arguments.repair or arguments.undo or arguments.clones or arguments.clones_from):
+    if [arguments.uri, arguments.catalog, arguments.impl].count(None) != 2:
+        raise InvalidOption("Name either a dataset, --catalog or --impl.", hint="Give one of them.")
+    if arguments.uri is None and (arguments.repair or arguments.undo or arguments.clones or arguments.clones_from):
         raise InvalidOption(
             "--repair, --undo, --clone and --clones-from are for one dataset.", hint="Repair tables one by one."
         )
@@ -93,7 +104,7 @@ def _say(stage: str) -> None:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = command_line("fsck", __doc__)
-    add(made, "uri", "--catalog")
+    add(made, "uri", "--catalog", "--impl", "--property")
     add_arguments(made, at(FsckOptions, "job"))
     made.add_argument("--repair", action="store_true", help="repair what can be repaired; all of it can be undone")
     add_arguments(made, at(RepairOptions, "job"))

@@ -7,11 +7,12 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
-from lance_spark.catalog.name_rules import MANIFEST
+from lance_spark.catalog.lookup import open_catalog, open_service
+from lance_spark.catalog.name_rules import MANIFEST, Catalog, Mode
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.options import storage_from
+from lance_spark.core.options import pairs_of, storage_from
 from lance_spark.engine.session_spark import LOG_LEVELS, RunOn
 from lance_spark.errors import InvalidOption, LanceSparkError, NotFound, PermissionDenied, ReportFailure
 from lance_spark.storage.files import entries
@@ -37,6 +38,21 @@ def check_is_dataset(name: str, location: DatasetLocation) -> None:
         raise NotFound(
             f"{location.uri} is not a dataset; there are tables in it.", hint=f"{name}.py --catalog {location.uri}"
         )
+
+
+def named_catalog(arguments: argparse.Namespace, root: str | None) -> Catalog | None:
+    """The catalog of ``--impl``, or the one in a directory; None if neither was named. Raises InvalidOption."""
+    storage, mode = storage_from(arguments.storage), cast("Mode", getattr(arguments, "catalog_mode", _MODE))
+    if arguments.impl is None:
+        if arguments.property:
+            raise InvalidOption("Properties belong to an implementation.", hint="Give --impl rest as well.")
+        return None if root is None else open_catalog(root, storage, mode)
+    if root is not None or mode != _MODE:
+        raise InvalidOption(
+            "--impl cannot be combined with a directory, or with what counts as a table there.",
+            hint="Give the properties of the service: --property uri=https://catalog.example.",
+        )
+    return open_service(arguments.impl, pairs_of("--property", arguments.property, _PROPERTY), storage)
 
 
 def policy_text(path: str, storage: Mapping[str, str]) -> str:
@@ -117,14 +133,21 @@ def command_line(name: str, description: str | None) -> argparse.ArgumentParser:
     )
 
 
+_MODE = "compatibility"
+_PROPERTY = "uri=https://catalog.example"
 ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
     "uri": {"metavar": "URI", "nargs": "?", "help": "the dataset: a path or a URI"},
     "--catalog": {"metavar": "ROOT", "help": "instead of a dataset: all tables of the catalog there"},
     "--catalog-mode": {
         "choices": ("v1", "v2", "compatibility"),
-        "default": "compatibility",
+        "default": _MODE,
         "help": "what counts as a table there: directories, rows of __manifest, or both (default)",
     },
+    "--impl": {
+        "metavar": "NAME",
+        "help": "instead: all tables of a catalog service: rest, glue, hive2, hive3, unity, polaris, or a class",
+    },
+    "--property": {"action": "append", "default": [], "metavar": "KEY=VALUE", "help": "a property of that service"},
     "--report": {"metavar": "FILE", "help": "write the report as JSON"},
     "--parallelism": {"type": int, "metavar": "N", "help": "tasks side by side (default: the cores)"},
     "--storage": {"action": "append", "default": [], "metavar": "KEY=VALUE", "help": "a storage option"},
@@ -143,6 +166,8 @@ ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 """The arguments that several jobs have."""
+CATALOG = ("--catalog-mode", "--impl", "--property")
+"""Those that say what a catalog is."""
 HOW = ("--storage", "--run-on", "--local", "--log-level")
 """Those that say how a job runs."""
 

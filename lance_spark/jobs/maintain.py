@@ -3,6 +3,7 @@
     spark-submit jobs/maintain.py s3://lake --policy policy.toml                      # what would be done, and why
     spark-submit jobs/maintain.py s3://lake --policy policy.toml --execute            # do it
     spark-submit jobs/maintain.py s3://lake/flights.lance --execute --for 2h          # one table, for two hours
+    spark-submit jobs/maintain.py --impl rest --property uri=https://... --execute    # every table of a catalog service
 
 Each table is checked when that is due and compacted, its indexes are updated, expired refs are deleted, and then old
 versions and files that nothing needs. If a check finds damage, nothing is deleted from that table. One table never
@@ -27,12 +28,23 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from lance_spark.catalog.lookup import open_catalog
 from lance_spark.core.options import storage_from
 from lance_spark.core.show import masked, moment_at
 from lance_spark.engine.session_spark import JobSession
 from lance_spark.errors import InvalidOption
-from lance_spark.jobs.job import HOW, add, check_distinct, command_line, delivered, first_try, policy_text, run, say
+from lance_spark.jobs.job import (
+    CATALOG,
+    HOW,
+    add,
+    check_distinct,
+    command_line,
+    delivered,
+    first_try,
+    named_catalog,
+    policy_text,
+    run,
+    say,
+)
 from lance_spark.maintenance.maintain import Selection, StateFile, UpkeepOptions, maintain
 from lance_spark.maintenance.policy_rules import STEPS, MaintenancePolicy, Memory, parse_maintenance
 from lance_spark.maintenance.report import MaintenanceReport, to_html, to_prometheus
@@ -66,8 +78,11 @@ def _main(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace, options: UpkeepOptions, session: JobSession, now_ns: int) -> MaintenanceReport:
     """Plan, and carry out, according to the arguments."""
     storage = storage_from(arguments.storage)
-    dataset_at(arguments.uri, storage)  # not the directory of a branch
-    catalog = open_catalog(arguments.uri, storage, arguments.catalog_mode)
+    if arguments.uri is not None:
+        dataset_at(arguments.uri, storage)  # not the directory of a branch
+    catalog = named_catalog(arguments, arguments.uri)
+    if catalog is None:
+        raise InvalidOption("Nothing was named.", hint="Give a catalog's directory, a dataset, or --impl.")
     engine = shared_engine(arguments.run_on, session, arguments.parallelism)
     return maintain(catalog, options, engine, now_ns)
 
@@ -82,7 +97,8 @@ def _check_outputs(arguments: argparse.Namespace) -> None:
 
 def _try_outputs(arguments: argparse.Namespace, options: UpkeepOptions, now_ns: int) -> None:
     """Write reports that are marked as unfinished: a bad place must end the job before its work."""
-    begun = MaintenanceReport(masked(arguments.uri), options.execute, (), started=moment_at(now_ns), expected=0)
+    named = masked(arguments.uri or arguments.impl or "")
+    begun = MaintenanceReport(named, options.execute, (), started=moment_at(now_ns), expected=0)
     for name, form in _FORMS.items():
         path = getattr(arguments, name)
         if path and not is_stream(path):
@@ -145,8 +161,8 @@ def _policy(arguments: argparse.Namespace) -> MaintenancePolicy:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = command_line("maintain", __doc__)
-    made.add_argument("uri", metavar="ROOT|URI", help="a catalog's directory, or a dataset: a path or a URI")
-    add(made, "--catalog-mode")
+    made.add_argument("uri", metavar="ROOT|URI", nargs="?", help="a catalog's directory, or a dataset: a path or a URI")
+    add(made, *CATALOG)
     what = made.add_argument_group("what to do")
     what.add_argument(
         "--policy", metavar="FILE", help="a policy as TOML, its path or URI: rules by step, table and branch"

@@ -15,7 +15,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import NotFound, StorageFailure
 from lance_spark.format.contents import Contents, Field
 from lance_spark.format.versions import Copy
-from lance_spark.storage.files import bucket_and_prefix, open_filesystem, reachable, whole_path
+from lance_spark.storage.files import ask, bucket_and_prefix, look, reachable, whole_path
 
 if TYPE_CHECKING:
     import lance
@@ -40,15 +40,15 @@ def copy_file(source: DatasetLocation, path: str, target: DatasetLocation, targe
     with reachable(target), reachable(source, path):
         # A copy inside S3 fails if the source is gone; every other copy is checked by its size.
         if not size or not _inside_s3(source, target):
-            original = _look(source, path)
+            original = look(source, path)
             if original is None:
                 raise _gone(source, path)
-            size = original[0]
+            size = original.size
         if size <= _LITTLE and source.is_local and target.uri.startswith("s3://"):
             _upload(source, path, target, target_path, size)
             return size
-        there = _look(target, target_path)
-        if there is not None and there[0] == size and time.time() - there[1] < _FRESH:
+        there = look(target, target_path)
+        if there is not None and there.size == size and time.time() - there.changed < _FRESH:
             return size
         # The source was readable: a later denial concerns the copy.
         with reachable(target, target_path):
@@ -56,8 +56,8 @@ def copy_file(source: DatasetLocation, path: str, target: DatasetLocation, targe
                 _copy_inside_s3(source, path, target, target_path)
                 return size
             _copy(source, whole_path(source, path), target, whole_path(target, target_path))
-        after = _look(target, target_path)
-    found_size = None if after is None else after[0]
+        after = look(target, target_path)
+    found_size = None if after is None else after.size
     if found_size != size:
         raise StorageFailure(f"The copy {target.uri}/{target_path} has {found_size} bytes, not {size}.")
     return size
@@ -74,7 +74,7 @@ def _upload(source: DatasetLocation, path: str, target: DatasetLocation, target_
     if len(content) != size:
         raise StorageFailure(f"{source.uri}/{path} has {len(content)} bytes, not {size}: it changed while it was read.")
     with reachable(target, target_path):
-        open_filesystem(target).pipe_file(whole_path(target, target_path), content)
+        ask(target, lambda store: store.pipe_file(whole_path(target, target_path), content))
 
 
 def copy_placed(source: DatasetLocation, copy: Copy, target: DatasetLocation) -> int:
@@ -91,28 +91,12 @@ def files_below(location: DatasetLocation, directory: str) -> Iterator[str]:
     """Paths of all files in a directory, relative to the location; none if it does not exist."""
     root = whole_path(location, "")
     with reachable(location):
-        filesystem = open_filesystem(location)
+        whole = whole_path(location, directory)
         try:
-            paths = filesystem.find(whole_path(location, directory))
+            paths = ask(location, lambda store: store.find(whole))
         except FileNotFoundError:
             return
     yield from (str(path)[len(root) + 1 :] for path in paths)
-
-
-def _look(location: DatasetLocation, path: str) -> tuple[int, float] | None:
-    """Size in bytes of a file and its time of modification, in seconds since 1970; None if it does not exist."""
-    filesystem = open_filesystem(location)
-    try:
-        if location.uri.startswith("s3://"):
-            # One request; info() would list a directory of that name if the file is missing.
-            bucket, prefix = bucket_and_prefix(location)
-            head = filesystem.call_s3("head_object", Bucket=bucket, Key=prefix + path)
-            return int(head["ContentLength"]), head["LastModified"].timestamp()
-        info = filesystem.info(whole_path(location, path))
-    except FileNotFoundError:
-        return None
-    modified = info.get("mtime") or getattr(info.get("LastModified"), "timestamp", lambda: 0.0)()
-    return int(info["size"]), float(modified)
 
 
 def _inside_s3(source: DatasetLocation, target: DatasetLocation) -> bool:
@@ -123,12 +107,9 @@ def _copy_inside_s3(source: DatasetLocation, path: str, target: DatasetLocation,
     """Copy an object of up to 5 GiB in one request, which creates the whole object or nothing."""
     (bucket, prefix), (from_bucket, from_prefix) = bucket_and_prefix(target), bucket_and_prefix(source)
     try:
-        open_filesystem(target).call_s3(
-            "copy_object",
-            Bucket=bucket,
-            Key=prefix + target_path,
-            CopySource={"Bucket": from_bucket, "Key": from_prefix + path},
-        )
+        told: dict[str, Any] = {"Bucket": bucket, "Key": prefix + target_path}
+        told |= {"CopySource": {"Bucket": from_bucket, "Key": from_prefix + path}}
+        ask(target, lambda store: store.call_s3("copy_object", **told))
     except FileNotFoundError:
         raise _gone(source, path) from None
 
@@ -138,27 +119,26 @@ def _gone(source: DatasetLocation, path: str) -> NotFound:
 
 
 def _copy(source: DatasetLocation, path: str, target: DatasetLocation, target_path: str) -> None:
-    here, there = open_filesystem(source), open_filesystem(target)
     if target.is_local:
         directory = target_path.rpartition("/")[0]
-        there.makedirs(directory, exist_ok=True)
+        os.makedirs(directory, exist_ok=True)
         # A file under its final name is complete: a killed copy leaves a name that cleanups recognize.
         part = f"{directory}/.tmp{uuid.uuid4().hex}"
         try:
-            here.get_file(path, part)
+            ask(source, lambda store: store.get_file(path, part))
             os.replace(part, target_path)
         finally:
             if os.path.exists(part):
                 os.remove(part)
     elif source.is_local:
-        there.put_file(path, target_path)
+        ask(target, lambda store: store.put_file(path, target_path))
     elif _scheme(source) == _scheme(target) and source.options == target.options:
-        there.cp_file(path, target_path)
+        ask(target, lambda store: store.cp_file(path, target_path))
     else:
         with tempfile.TemporaryDirectory() as directory:
             between = os.path.join(directory, "file")
-            here.get_file(path, between)
-            there.put_file(between, target_path)
+            ask(source, lambda store: store.get_file(path, between))
+            ask(target, lambda store: store.put_file(between, target_path))
 
 
 def _scheme(location: DatasetLocation) -> str:

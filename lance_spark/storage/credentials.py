@@ -17,8 +17,9 @@ from lance_spark.core.options import for_table, settled_endpoint
 from lance_spark.core.services import EXPIRES, PROVIDER, Service, Vended, check_directory, table_of
 from lance_spark.errors import InvalidOption, LanceSparkError, NotInstalled, StorageFailure
 from lance_spark.storage import services, vended
-from lance_spark.storage.failures import is_denial
+from lance_spark.storage.failures import refusal_of
 from lance_spark.storage.services import ServiceSilent, ask, patiently, try_to_ask
+from lance_spark.storage.vended import Refusal
 
 if TYPE_CHECKING:
     import lance
@@ -29,6 +30,8 @@ METHOD = "storage_options"
 _Provider = TypeVar("_Provider")
 _Answer = TypeVar("_Answer")
 
+_RENEWALS = 2
+"""How often one request asks for new ones: a key that was due may be replaced by one that is refused as well."""
 _renewing: dict[str, threading.Lock] = {}
 _lock = threading.Lock()
 
@@ -72,17 +75,25 @@ def dataset_at(location: DatasetLocation, uri: str, **given: Any) -> lance.Lance
 
 
 def again_if_refused(location: DatasetLocation, attempt: Callable[[], _Answer]) -> _Answer:
-    """An attempt that changes nothing, and a second one if the store refused what a provider handed out before.
+    """An attempt that may be repeated, and others if the store refused what a provider handed out before.
 
     Keys may be revoked before their time, and the clock by which they expire may be off.
     """
-    if PROVIDER not in dict(location.options):
+    provider = vended.provider_of(location)
+    if provider is None:
         return attempt()
-    try:
-        return attempt()
-    except Exception as problem:
-        if not is_denial(problem) or not vended.refused(location):
+    for _ in range(_RENEWALS):
+        used = vended.known(provider)
+        try:
+            return attempt()
+        except FileNotFoundError:
             raise
+        except Exception as problem:
+            refusal = refusal_of(f"{problem} {problem.__cause__ or ''}")
+            if refusal is None and isinstance(problem, PermissionError):
+                refusal = Refusal.RIGHTS
+            if refusal is None or not vended.refused(location, time.monotonic(), refusal, used):
+                raise
     return attempt()
 
 
@@ -110,7 +121,7 @@ def current(provider: str) -> Vended:
 
 def remember(provider: str, options: Mapping[str, object]) -> Vended:
     """Keep what a provider handed out."""
-    found = Vended.of(options, time.time(), time.monotonic())
+    found = Vended.of(options, time.time(), time.monotonic(), vended.early(provider))
     vended.keep(provider, found)
     return found
 

@@ -23,7 +23,7 @@ from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, P
 from lance_spark.storage.credentials import again_if_refused, dataset_at
 from lance_spark.storage.failures import OPENING, translated
 from lance_spark.storage.files import bucket_and_prefix, open_filesystem, reachable
-from lance_spark.storage.vended import times_refused
+from lance_spark.storage.vended import provider_of, times_refused
 
 if TYPE_CHECKING:
     import lance
@@ -48,6 +48,16 @@ def open_latest(location: DatasetLocation, branch: str | None = None) -> lance.L
             hint="Unless it was just deleted, its files below tree/ are lost; delete the branch and create it again.",
         ) from missing
     return _sound(location, dataset)
+
+
+def base_of_commit(location: DatasetLocation, branch: str | None) -> str | lance.LanceDataset:
+    """What pylance is to commit on: the URI of a branch, or a handle on it if its keys expire.
+
+    For a URI pylance looks for the newest version itself, and takes the keys that it has at its start to the end.
+    """
+    if provider_of(location) is None:
+        return location.branch_uri(branch)
+    return open_latest(location, branch)
 
 
 def pin_latest(location: DatasetLocation, branch: str | None) -> PinnedVersion:

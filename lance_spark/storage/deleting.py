@@ -10,14 +10,13 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.show import counted
 from lance_spark.errors import LanceSparkError, PermissionDenied, StorageFailure
-from lance_spark.storage.credentials import again_if_refused
 from lance_spark.storage.failures import clean, denial, from_fsspec
-from lance_spark.storage.files import THREADS, bucket_and_prefix, open_filesystem, reachable, whole_path
+from lance_spark.storage.files import THREADS, ask, bucket_and_prefix, reachable, whole_path
 
 BATCH = 1000
 """Maximum files in one batch: as many keys as S3 deletes in one request."""
@@ -162,15 +161,14 @@ def _is_in_place(root: str, relative: str) -> bool:
 
 
 def _delete_elsewhere(location: DatasetLocation, paths: Sequence[str]) -> dict[str, _Fate]:
-    filesystem = open_filesystem(location)
     with ThreadPoolExecutor(THREADS) as pool:
-        return dict(zip(paths, pool.map(lambda path: _removed(location, filesystem, path), paths), strict=True))
+        return dict(zip(paths, pool.map(lambda path: _removed(location, path), paths), strict=True))
 
 
-def _removed(location: DatasetLocation, filesystem: Any, path: str) -> _Fate:
+def _removed(location: DatasetLocation, path: str) -> _Fate:
     try:
         with reachable(location):
-            filesystem.rm_file(whole_path(location, path))
+            ask(location, lambda store: store.rm_file(whole_path(location, path)))
     except (FileNotFoundError, NotADirectoryError):
         return _GONE
     except LanceSparkError as problem:
@@ -199,9 +197,7 @@ def _delete_keys(location: DatasetLocation, paths: Sequence[str]) -> dict[str, _
     asked = {"Objects": [{"Key": prefix + path} for path in paths], "Quiet": False}
     try:
         with reachable(location):
-            answer = again_if_refused(
-                location, lambda: open_filesystem(location).call_s3("delete_objects", Bucket=bucket, Delete=asked)
-            )
+            answer = ask(location, lambda store: store.call_s3("delete_objects", Bucket=bucket, Delete=asked))
     except LanceSparkError as problem:
         return dict.fromkeys(paths, _fate_of(problem))
     except FileNotFoundError as problem:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from lance_spark.core.layout import VERSIONS
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.services import is_secret
 from lance_spark.storage import vended
+from lance_spark.storage.vended import Refusal
 
 READ, LIST, WRITE, DELETE = "read", "list", "write", "delete"
 _S3 = {READ: "s3:GetObject", LIST: "s3:ListBucket", WRITE: "s3:PutObject", DELETE: "s3:DeleteObject"}
@@ -35,7 +37,10 @@ _NOT_ALLOWED = re.compile(
 _WHO_ARE_YOU = re.compile(
     r"SignatureDoesNot|InvalidAccessKey|ExpiredToken|InvalidToken|InvalidClientTokenId|unauthenticated", re.I
 )
+_EXPIRED = re.compile(r"ExpiredToken|TokenRefreshRequired|token (?:has|is) expired", re.I)
 _SKEWED = re.compile(r"RequestTimeTooSkewed")
+_HEAD_REFUSED = re.compile(r"performing HEAD\b.*status code: 40[01]\b|\(40[01]\) when calling the Head", re.I | re.S)
+"""How S3 answers HEAD if the key is none any more: without a body, so without a reason. A wrong region looks alike."""
 _TOLD_BY_S3 = re.compile(r"not authorized to perform: (s3:\w+) on resource: \"?arn:[\w-]+:s3:::([^\s\"]+)")
 _BY_PYLANCE = re.compile(r"Error performing (\w+) (\S+) in ")
 _PATH_BY_PYLANCE = re.compile(r"for path (\S+?): ")
@@ -249,8 +254,8 @@ def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) 
     text = clean(str(problem), location)
     told = _without_paths(text, location)
     where = f"{location.uri} while {doing}"
-    if _DENIED.search(told):
-        vended.refused(location)
+    if _is_key_refused(told, location):
+        return _denied(text, where, denial(text, location), location)
     if by_system := _by_system(text, where, location):
         return by_system
     if _BROKEN_FILE.search(told):
@@ -277,15 +282,29 @@ def from_fsspec(problem: BaseException, location: DatasetLocation, path: str | N
     told = _without_paths(text, location)
     if by_system := _by_system(text, location.uri, location):
         return by_system
-    if isinstance(problem, PermissionError) or _DENIED.search(told):
-        vended.refused(location)
-        return _denied(text, location.uri, denial(text, location, path))
+    if _is_key_refused(told, location) or isinstance(problem, PermissionError) or _DENIED.search(told):
+        return _denied(text, location.uri, denial(text, location, path), location)
     return _no_answer(told, text, location.uri) or errors.StorageFailure(f"The store of {location.uri} failed: {text}")
 
 
-def is_denial(problem: BaseException) -> bool:
-    """Whether a store refused somebody's credentials or rights, as pylance or fsspec tell it."""
-    return isinstance(problem, PermissionError) or _DENIED.search(f"{problem} {problem.__cause__ or ''}") is not None
+def refusal_of(told: str) -> Refusal | None:
+    """Why a store refused a request, as pylance or fsspec tell it; None if it did not refuse the key or its rights."""
+    if _SKEWED.search(told):
+        return None
+    if _EXPIRED.search(told):
+        return Refusal.EXPIRED
+    if _WHO_ARE_YOU.search(told) or _HEAD_REFUSED.search(told):
+        return Refusal.KEY
+    return Refusal.RIGHTS if _DENIED.search(told) else None
+
+
+def _is_key_refused(told: str, location: DatasetLocation) -> bool:
+    """Whether a store refused the key that a provider handed out; the next request asks for another one."""
+    refusal = refusal_of(told)
+    if refusal is None or vended.provider_of(location) is None:
+        return False
+    vended.refused(location, time.monotonic(), refusal)
+    return refusal is not Refusal.RIGHTS
 
 
 def of_local_file(problem: OSError, path: str, what: str) -> errors.LanceSparkError:
@@ -317,12 +336,15 @@ def _no_answer(told: str, text: str, where: str) -> errors.StorageFailure | None
     return None
 
 
-def _denied(text: str, where: str, missing: Denial | None) -> errors.PermissionDenied:
+def _denied(text: str, where: str, missing: Denial | None, location: DatasetLocation) -> errors.PermissionDenied:
     if _SKEWED.search(text):
         return errors.PermissionDenied(
             f"The store refused access to {where}, because this machine's clock and the store's differ: {text}",
             hint="Set the clock of this machine; S3 refuses requests whose time is off by more than 15 minutes.",
         )
+    refusal = refusal_of(text)
+    if refusal is Refusal.EXPIRED or (refusal is Refusal.KEY and vended.provider_of(location) is not None):
+        return _expired(text, where, vended.provider_of(location) is not None)
     said = text if missing is None else f"{missing} is missing.{f' It said: {missing.said}.' if missing.said else ''}"
     problem = errors.PermissionDenied(
         f"The store denied access to {where}: {said}",
@@ -335,6 +357,20 @@ def _denied(text: str, where: str, missing: Denial | None) -> errors.PermissionD
     return problem
 
 
+def _expired(text: str, where: str, handed_out: bool) -> errors.PermissionDenied:
+    if not handed_out:
+        return errors.PermissionDenied(
+            f"The credentials have expired: {where}: {text}",
+            hint="Give new ones; or a token_provider, which hands out new ones in the middle of a job: the page "
+            "'Permissions' of the documentation.",
+        )
+    return errors.PermissionDenied(
+        f"The credentials were refused before their time, since they were revoked or a clock is off: {where}: {text}",
+        hint="Run it again: the next request asks for new ones. If the store refuses these as well, look at what the "
+        "provider may hand out, and at the clock of this machine.",
+    )
+
+
 def _blames_user(told: str) -> bool:
     """Whether pylance rejects the user's input; the text then also contains words of a filter."""
     return told.lower().startswith("invalid user input")
@@ -345,7 +381,7 @@ def _refusal(told: str, text: str, where: str, location: DatasetLocation) -> err
     if _blames_user(told):
         return errors.InvalidOption(f"{text} ({where})")
     if _DENIED.search(told):
-        return _denied(text, where, denial(text, location))
+        return _denied(text, where, denial(text, location), location)
     if _NO_BUCKET.search(told):
         return errors.NotFound(
             f"The bucket of {where} does not exist: {text}", hint="Check the bucket name and the endpoint."

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from lance_spark.core.location import DatasetLocation
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 _S3_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?Z")
 _CONNECTIONS = 32
 """How many requests to one store run at once; botocore's own limit is ten."""
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 def open_filesystem(location: DatasetLocation) -> fsspec.AbstractFileSystem:
@@ -45,6 +49,11 @@ def open_filesystem(location: DatasetLocation) -> fsspec.AbstractFileSystem:
     if filesystem.session is None:  # not as an argument: fsspec would make a new file system for each call
         filesystem.session = _quick_session()
     return filesystem
+
+
+def ask(location: DatasetLocation, request: Callable[[fsspec.AbstractFileSystem], _Result]) -> _Result:
+    """What the file system of a location answers to a request that may be repeated, with keys that are good now."""
+    return again_if_refused(location, lambda: request(open_filesystem(location)))
 
 
 def whole_path(location: DatasetLocation, relative: str) -> str:
@@ -74,7 +83,8 @@ def entries(location: DatasetLocation, directory: str) -> list[tuple[str, bool]]
                 # fsspec would request the size and time of every entry: ten times as long, with 10,000 versions.
                 with os.scandir(whole_path(location, directory)) as directory_entries:
                     return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in directory_entries]
-            listed = open_filesystem(location).ls(whole_path(location, directory), detail=True, refresh=True)
+            whole = whole_path(location, directory)
+            listed = ask(location, lambda store: store.ls(whole, detail=True, refresh=True))
         except (FileNotFoundError, NotADirectoryError):
             return []
     return [(str(entry["name"]).rstrip("/").rpartition("/")[2], entry["type"] == "directory") for entry in listed]
@@ -159,9 +169,6 @@ def _with_s3_manners(arguments: dict[str, Any], bucket: str) -> dict[str, Any]:
 THREADS = 16
 """How many requests of one task run at once."""
 
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
-
 
 def each(
     location: DatasetLocation, ask: Callable[[_Item], _Result], items: Iterable[_Item], at_once: int = THREADS
@@ -189,9 +196,7 @@ def list_files(location: DatasetLocation) -> list[str]:
     """Paths of all files below the root, relative to it, sorted."""
     root = whole_path(location, "")
     with reachable(location):
-        filesystem = open_filesystem(location)
-        filesystem.invalidate_cache()
-        paths = filesystem.find(root)
+        paths = ask(location, lambda store: (store.invalidate_cache(), store.find(root))[1])
     return sorted(str(path)[len(root) :].lstrip("/") for path in paths)
 
 
@@ -203,7 +208,7 @@ def read(location: DatasetLocation, path: str) -> bytes | None:
                 with open(whole_path(location, path), "rb") as file:
                     return file.read()
             whole = whole_path(location, path)
-            content: bytes = again_if_refused(location, lambda: open_filesystem(location).cat_file(whole))
+            content: bytes = ask(location, lambda store: store.cat_file(whole))
         except (FileNotFoundError, NotADirectoryError):
             return None
     return content
@@ -219,11 +224,10 @@ def read_many(location: DatasetLocation, paths: Sequence[str]) -> list[bytes | N
     with reachable(location):
         whole = [whole_path(location, path) for path in paths]
 
-        def ask() -> list[bytes | None]:
-            answers = open_filesystem(location).cat_ranges(whole, None, None, on_error="return")
-            return [_content(answer) for answer in answers]
+        def all_of(store: fsspec.AbstractFileSystem) -> list[bytes | None]:
+            return [_content(answer) for answer in store.cat_ranges(whole, None, None, on_error="return")]
 
-        return again_if_refused(location, ask)
+        return ask(location, all_of)
 
 
 def _content(answer: bytes | Exception) -> bytes | None:
@@ -236,17 +240,16 @@ def _content(answer: bytes | Exception) -> bytes | None:
 
 def delete(location: DatasetLocation, paths: Iterable[str]) -> None:
     """Delete files and directories below the root; missing ones do not matter."""
-    filesystem = open_filesystem(location)
     for path in paths:
         whole = whole_path(location, path)
         with reachable(location, path):
             try:
                 if location.is_local:
-                    filesystem.rm(whole, recursive=True)
+                    open_filesystem(location).rm(whole, recursive=True)
                     continue
                 # Not rm(): on object stores it reads '*' and '[' in a key as a pattern.
-                for file in filesystem.find(whole):
-                    filesystem.rm_file(file)
+                for file in ask(location, methodcaller("find", whole)):
+                    ask(location, methodcaller("rm_file", file))
             except (FileNotFoundError, NotADirectoryError):
                 continue
 
@@ -254,6 +257,58 @@ def delete(location: DatasetLocation, paths: Iterable[str]) -> None:
 def exists(location: DatasetLocation, path: str = "") -> bool:
     """Whether anything exists at a path below the root."""
     with reachable(location):
-        filesystem = open_filesystem(location)
-        filesystem.invalidate_cache()
-        return bool(filesystem.exists(whole_path(location, path)))
+        whole = whole_path(location, path)
+        return bool(ask(location, lambda store: _with_reason(store, whole, lambda: store.exists(whole))))
+
+
+class FoundFile(NamedTuple):
+    """What a store says about a file."""
+
+    size: int
+    """Bytes."""
+    tag: str
+    """Another one if the object was written again: its ETag, or on a local disk the time of its last change."""
+    changed: float
+    """Seconds since 1970 of its last change; 0.0 if the store does not say."""
+
+
+def look(location: DatasetLocation, path: str = "") -> FoundFile | None:
+    """What is at a path below the root, or at the location itself; None if there is no file, or a directory.
+
+    Raises StorageFailure, PermissionDenied: a store that does not answer proves nothing.
+    """
+    whole = whole_path(location, path)
+    with reachable(location, path):
+        try:
+            if location.is_local:
+                found = os.stat(whole)
+                if stat.S_ISDIR(found.st_mode):
+                    return None
+                return FoundFile(found.st_size, f"{found.st_mtime_ns:x}", found.st_mtime)
+            told: dict[str, Any] = ask(location, lambda store: _with_reason(store, whole, lambda: _info(store, whole)))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+    if told.get("type") == "directory":
+        return None
+    tag = next((told[name] for name in ("ETag", "etag") if told.get(name)), told.get("LastModified", ""))
+    changed = told.get("mtime") or getattr(told.get("LastModified"), "timestamp", float)()
+    return FoundFile(int(told.get("ContentLength", told.get("size")) or 0), str(tag), float(changed))
+
+
+def _info(store: fsspec.AbstractFileSystem, whole: str) -> Any:
+    if "s3" not in (store.protocol if isinstance(store.protocol, tuple | list) else (store.protocol,)):
+        return store.info(whole, refresh=True)
+    bucket, _, key = whole.partition("/")
+    return store.call_s3("head_object", Bucket=bucket, Key=key)  # info() would also list a directory of that name
+
+
+def _with_reason(store: fsspec.AbstractFileSystem, whole: str, head: Callable[[], _Result]) -> _Result:
+    """What HEAD answers. That answer has no body, so it never says that a key expired; that to GET does, and raises."""
+    store.invalidate_cache()
+    try:
+        return head()
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except Exception:
+        store.cat_file(whole, start=0, end=1)
+        raise

@@ -18,9 +18,8 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.show import EPOCH
 from lance_spark.errors import NotFound, StorageFailure
 from lance_spark.format.schema import in_batches
-from lance_spark.storage.credentials import again_if_refused
 from lance_spark.storage.failures import clean
-from lance_spark.storage.files import bucket_and_prefix, checked_page, open_filesystem, reachable, whole_path
+from lance_spark.storage.files import ask, bucket_and_prefix, checked_page, reachable, whole_path
 from lance_spark.storage.spelling import spelling_of
 
 LISTING = pa.schema(
@@ -105,9 +104,7 @@ def _rows_on_s3(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]:
 def _page(location: DatasetLocation, asked: dict[str, Any]) -> dict[str, Any]:
     with reachable(location):
         try:
-            page: dict[str, Any] = again_if_refused(
-                location, lambda: open_filesystem(location).call_s3("list_objects_v2", **asked)
-            )
+            page: dict[str, Any] = ask(location, lambda store: store.call_s3("list_objects_v2", **asked))
         except FileNotFoundError as problem:
             raise NotFound(
                 f"The bucket of {location.uri} does not exist: {clean(str(problem.__cause__ or problem), location)}",
@@ -185,10 +182,9 @@ def _rows_elsewhere(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]
     root = f"/{whole_path(location, '').strip('/')}"
     pending = [root]
     with reachable(location):
-        filesystem = open_filesystem(location)
         while pending:
             directory = pending.pop()
-            for entry in _entries_elsewhere(filesystem, directory):
+            for entry in _entries_elsewhere(location, directory):
                 whole = f"/{str(entry['name']).strip('/')}"
                 if whole == directory:
                     continue  # an object that marks the directory, or a file of the same name
@@ -203,9 +199,11 @@ def _rows_elsewhere(location: DatasetLocation, part: KeyRange) -> Iterator[_Row]
                     yield path, entry["size"], _microseconds(changed)
 
 
-def _entries_elsewhere(filesystem: Any, directory: str) -> list[dict[str, Any]]:
+def _entries_elsewhere(location: DatasetLocation, directory: str) -> list[dict[str, Any]]:
     try:
-        listed: list[dict[str, Any]] = filesystem.ls(directory.lstrip("/"), detail=True, refresh=True)
+        listed: list[dict[str, Any]] = ask(
+            location, lambda store: store.ls(directory.lstrip("/"), detail=True, refresh=True)
+        )
     except (FileNotFoundError, NotADirectoryError):
         return []
     return listed

@@ -5,17 +5,15 @@ Nothing here writes or deletes: these objects belong to somebody else.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import for_blobs, settled_endpoint
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound
 from lance_spark.format.blob_references import BlobReference
 from lance_spark.storage import files
-from lance_spark.storage.credentials import again_if_refused
 
 AT_ONCE = 8
 """Objects that are read at the same time."""
@@ -44,30 +42,8 @@ def place_of(location: DatasetLocation, address: str) -> DatasetLocation:
 
 def look(location: DatasetLocation, address: str) -> StoredObject | None:
     """What is at an address; None if nothing is."""
-    place = place_of(location, address)
-    with files.reachable(place):
-        try:
-            if place.is_local:
-                found = os.stat(address)
-                return StoredObject(found.st_size, f"{found.st_mtime_ns:x}")
-            told: dict[str, Any] = again_if_refused(place, lambda: _told(place))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-    tag = next((told[name] for name in ("ETag", "etag") if told.get(name)), told.get("LastModified", ""))
-    return StoredObject(int(told.get("size") or 0), str(tag))
-
-
-def _told(place: DatasetLocation) -> Any:
-    filesystem, whole = files.open_filesystem(place), files.whole_path(place, "")
-    filesystem.invalidate_cache()
-    try:
-        return filesystem.info(whole, refresh=True)
-    except (FileNotFoundError, NotADirectoryError):
-        raise
-    except Exception:
-        # The answer to HEAD has no body, so it never says that keys expired; that to GET does, and raises.
-        filesystem.cat_file(whole, start=0, end=1)
-        raise
+    found = files.look(place_of(location, address))
+    return None if found is None else StoredObject(found.size, found.tag)
 
 
 def look_many(location: DatasetLocation, addresses: Sequence[str]) -> dict[str, StoredObject | str | None]:
@@ -123,9 +99,7 @@ def _range(place: DatasetLocation, first: int, size: int | None) -> bytes:
     end = None if size is None else first + size
     whole = files.whole_path(place, "")
     try:
-        content: bytes = again_if_refused(
-            place, lambda: files.open_filesystem(place).cat_file(whole, start=first or None, end=end)
-        )
+        content: bytes = files.ask(place, lambda store: store.cat_file(whole, start=first or None, end=end))
     except (FileNotFoundError, NotADirectoryError):
         raise
     except Exception as problem:

@@ -14,7 +14,7 @@ from lance_spark.errors import AlreadyExists, InvalidOption, NotFound, Refused, 
 from lance_spark.scan.fragment_reads import column_names
 from lance_spark.storage.commits import create_dataset
 from lance_spark.storage.datasets import find_latest, locate_typed, open_latest
-from lance_spark.storage.files import entries, open_filesystem, reachable, whole_path
+from lance_spark.storage.files import ask, entries, open_filesystem, reachable, whole_path
 from lance_spark.storage.resolving import dataset_around, dataset_at
 from lance_spark.write.plan_rules import check_names
 
@@ -89,7 +89,7 @@ def read_schema_of(source: DatasetLocation) -> pa.Schema:
     StorageFailure, and InvalidOption for anything else.
     """
     with reachable(source):
-        directory = bool(open_filesystem(source).isdir(whole_path(source, "")))
+        directory = bool(ask(source, lambda store: store.isdir(whole_path(source, ""))))
     inside = dict(entries(source, "")) if directory else {}
     if "_versions" in inside:
         schema: pa.Schema = open_latest(source).schema

@@ -67,7 +67,7 @@ from lance_spark.storage.commits import (
     seen_whole,
 )
 from lance_spark.storage.credentials import for_pylance
-from lance_spark.storage.datasets import open_latest, open_pinned, pin_latest
+from lance_spark.storage.datasets import base_of_commit, open_latest, open_pinned, pin_latest
 from lance_spark.storage.failures import translated
 from lance_spark.write.isolation import Since, checks_rows
 from lance_spark.write.plan_rules import WriteJob, WritePlan, WriteTarget, check_names, check_replaces
@@ -503,8 +503,9 @@ def commit_checked(job: WriteJob, fragments: Sequence[str]) -> int:
                     enable_stable_row_ids=bool(plan.options.enable_stable_row_ids),
                     transaction_properties=said,
                 )
+            branch = plan.options.branch
             dataset = lance.LanceDataset.commit(
-                plan.location.branch_uri(plan.options.branch),
+                plan.location.branch_uri(branch) if job.start is None else base_of_commit(plan.location, branch),
                 Transaction(read, operation, transaction_properties=said),
                 **for_pylance(plan.location),
                 enable_stable_row_ids=plan.options.enable_stable_row_ids,

@@ -8,9 +8,11 @@ import lance_namespace
 import pyarrow as pa
 import pytest
 from support.rest_catalogs import KEY, Server, said, served
+from support.scripts import script
 
 from lance_spark import LanceCatalog, LanceTable
 from lance_spark.catalog.lookup import open_service
+from lance_spark.cli.catalog.main import main
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, LanceSparkWarning, NotFound, Refused
 from lance_spark.fsck.lake import fsck_catalog
@@ -281,3 +283,111 @@ def test_glue_has_namespaces_and_tables(moto, bucket, storage):
     glue.register_table("sales.orders", place)  # by declaring it there: Glue cannot register
     assert glue.table("sales.orders").count_rows() == 6
     assert KEY not in repr(glue.table("sales.orders").location)
+
+
+def named(properties):
+    return ["--impl", "rest", *(word for pair in properties.items() for word in ("--property", "=".join(pair)))]
+
+
+@pytest.mark.when(day=0)
+def test_jobs_are_about_the_tables_of_a_service(prod, properties, capsys):
+    prod.create_namespace("a")
+    for name in ("a.t", "a.u"):
+        for mode in ("errorifexists", "overwrite", "overwrite"):
+            prod.write_table(ROWS, name, mode)
+    now = ["--older-than", "0s", "--commit-window", "0s", "--undo-window", "0s", "--execute"]
+    for job, options in (("cleanup", now), ("fsck", ["--deep"]), ("maintain", ["--execute"])):
+        assert script(f"jobs/{job}.py").main([*named(properties), *options, "--local"]) == 0
+        told = capsys.readouterr()
+        assert "a.t" in told.out or "2 tables" in told.out
+        assert KEY not in f"{told.out}{told.err}"
+    assert len(lance.dataset(prod.table("a.u").location.uri).versions()) == 1
+    for job, options in (
+        ("cleanup", ["s3://b/t"]),
+        ("cleanup", ["--catalog", "s3://b"]),
+        ("cleanup", ["--catalog-mode", "v1"]),
+        ("cleanup", ["--plan-dir", "/x"]),
+        ("fsck", ["s3://b/t"]),
+        ("fsck", ["--repair"]),
+        ("maintain", ["s3://b"]),
+    ):
+        assert script(f"jobs/{job}.py").main([*named(properties), *options, "--local"]) == 2
+    for job in ("cleanup", "fsck", "maintain"):
+        assert script(f"jobs/{job}.py").main(["--property", "uri=x", "--local"]) == 2
+
+
+@pytest.mark.when(day=0)
+def test_what_is_written_for_a_directory_is_refused_for_a_service(properties, tmp_path, capsys):
+    for verb in (["schedule", "--for", "cron", "--to", str(tmp_path / "out")], ["jar", str(tmp_path / "x.jar")]):
+        assert main([*named(properties), *verb]) == 3
+        assert "not services" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "x.jar").exists()
+
+
+@pytest.mark.when(day=0)
+def test_every_verb_of_the_shell_does_it_or_says_what_the_service_lacks(prod, properties, capsys):
+    prod.create_namespace("a")
+    prod.write_table(ROWS, "a.t")
+    done = ("ls", "tree", "describe a", "describe a.t", "create b", "create b.t --table", "du", "fsck")
+    of_lakes = ["migrate", "branch", "branch x", "checkout x", "diff x", "merge x", "log", "recover", "tag x", "reflog"]
+    lacking = {
+        "rename a.t a.u": "rename_table",
+        "alter a.t -p x=y": "properties of a table",
+        "alter a -p x=y": "properties of a namespace",
+        **dict.fromkeys(of_lakes, "__manifest"),
+    }
+    for verb in (*done, "rm b --cascade --yes"):
+        assert main([*named(properties), *verb.split()]) == 0, verb
+    for verb, words in lacking.items():
+        capsys.readouterr()
+        assert main([*named(properties), *verb.split()]) == 3, verb
+        told = capsys.readouterr().err
+        assert words in told
+        assert KEY not in told
+
+
+@pytest.fixture
+def glue(moto, bucket, storage):
+    """The properties of Glue on moto, with a database ``sales``."""
+    keys = {"region": "us-east-1", "access_key_id": "me", "secret_access_key": KEY, "endpoint": moto}
+    found = keys | {f"storage.{key}": value for key, value in storage.items()}
+    catalog = LanceCatalog.connect("glue", found)
+    name = f"sales_{bucket.replace('-', '_')}"
+    catalog.create_namespace(name, {"location": f"s3://{bucket}/sales"})
+    return found, name
+
+
+@pytest.mark.s3
+@pytest.mark.when(day=0)
+def test_glue_and_its_own_client_take_turns_and_all_its_tables_are_maintained(glue, storage):
+    properties, sales = glue
+    ours, theirs = LanceCatalog.connect("glue", properties), lance_namespace.connect("glue", properties)
+    ours.write_table(ROWS, f"{sales}.ours")
+    described = theirs.describe_table(lance_namespace.DescribeTableRequest(id=[sales, "ours"]))
+    lance.write_dataset(ROWS, described.location, mode="append", storage_options=storage)
+    assert ours.table(f"{sales}.ours").count_rows() == 6
+    declared = theirs.declare_table(lance_namespace.DeclareTableRequest(id=[sales, "theirs"]))
+    lance.write_dataset(ROWS, declared.location, mode="create", storage_options=storage)
+    ours.write_table(ROWS, f"{sales}.theirs", "append")
+    assert lance.dataset(declared.location, storage_options=storage).count_rows() == 6
+    asked = lance_namespace.ListTablesRequest(id=[sales])
+    assert [f"{sales}.{name}" for name in sorted(theirs.list_tables(asked).tables)] == ours.list_tables(sales)
+    ours.table(f"{sales}.ours").branches.create("exp")
+    ours.write_table(ROWS, f"{sales}.ours", "append", branch="exp")
+    ours.table(f"{sales}.ours").branches.merge("exp", into="main")
+    assert ours.table(f"{sales}.ours").count_rows() == 9
+    assert {row["table"] for row in ours.storage(sales, run_on="local").tables} == {f"{sales}.ours", f"{sales}.theirs"}
+    policy = {"cleanup": {"older_than": "0s", "commit_window": "0s", "undo_window": "0s"}}
+    assert ours.maintain(policy, run_on="local").apply().exit_code == 0
+    report = fsck_catalog(ours.catalog, FsckOptions(), LocalRunner(), datetime.now(timezone.utc))
+    assert {f"{sales}.ours", f"{sales}.theirs"} <= {check.table for check in report.tables}
+    for call, named in (
+        (lambda: ours.create_namespace(f"{sales}.deeper"), None),
+        (lambda: ours.drop_namespace(sales), "not empty"),
+        (lambda: ours.move_table(f"{sales}.ours", "elsewhere"), "rename_table"),
+        (lambda: ours.alter_table(f"{sales}.ours", {"x": "y"}), "properties of a table"),
+        (lambda: ours.publish("exp"), "__manifest"),
+    ):
+        with pytest.raises((Refused, InvalidOption), match=named):
+            call()

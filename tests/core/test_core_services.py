@@ -93,3 +93,10 @@ def test_what_does_not_expire_is_never_renewed():
 def test_a_moment_that_is_none_is_an_error(text):
     with pytest.raises(InvalidOption):
         Vended.of({"expires_at_millis": text}, 0.0, 0.0)
+
+
+def test_keys_that_are_refused_early_are_renewed_earlier():
+    known = Vended.of({"expires_at_millis": "1360000"}, 1000.0, 50.0, early=300.0)
+    assert known.lifetime == 60.0
+    assert dict(known.options)["expires_at_millis"] == "1060000"  # pylance reads it
+    assert known.is_due(50.0 + 48)

@@ -6,7 +6,7 @@ import pytest
 from support.rest_catalogs import KEY, Server, said, served
 from support.vending import Gate
 
-from lance_spark import LanceCatalog, register, unregister
+from lance_spark import CleanupPolicy, LanceCatalog, register, unregister
 from lance_spark.errors import Refused
 from lance_spark.spark.registering import configured
 from lance_spark.storage import vended
@@ -102,3 +102,49 @@ def test_executors_renew_what_a_service_hands_out(session, faulty, table, capfd)
     secrets = {value for key in keys for name, value in key.items() if "secret" in name or "token" in name}
     assert not [secret for secret in {*secrets, KEY} if secret in shown]
     assert len(keys) > 4
+
+
+@pytest.mark.s3
+def test_jobs_and_streams_outlive_keys_of_seconds(session, faulty, table, tmp_path):
+    gate = Gate(faulty, seconds=4.0)
+    gate.slowly(0.05)
+    asked: list[float] = []
+
+    def answer(path, _body):
+        if not path.partition("?")[0].endswith("/describe"):
+            return said({"code": 0, "error": "no"}, 406)
+        asked.append(time.monotonic())
+        return said({"location": table, "storage_options": gate.key()})
+
+    with Server(answer) as server:
+        vended._known.clear(), vended._early.clear()
+        register(session, catalog="prod", impl="rest", properties=server.properties)
+        catalog = LanceCatalog.connect("rest", server.properties, spark=session)
+        for _ in range(4):
+            catalog.write_table(session.range(0, 1000, numPartitions=4), "t", "append")
+        t = catalog.table("t")
+        session.range(500, 1500).withColumnRenamed("id", "key").createOrReplaceTempView("news")
+        session.sql("MERGE INTO prod.t USING news ON id = key WHEN MATCHED THEN DELETE")
+        session.sql("DELETE FROM prod.t WHERE id < 100")
+        assert session.table("prod.t").count() == 4 * 400
+        t.branches.create("exp")
+        options = {f"storage.{key}": value for key, value in t.location.options}
+        source = str(tmp_path / "in")
+        session.range(10_000, 10_600, numPartitions=6).write.parquet(source)
+        incoming = session.readStream.schema("id long").option("maxFilesPerTrigger", 1).parquet(source)
+        sink = incoming.writeStream.format("lance").options(**options, branch="exp")
+        sink = sink.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
+        sink.start(t.location.uri).awaitTermination()
+        there = catalog.table("t", branch="exp").to_df().count()
+        assert there == 1600 + 600
+        read = session.readStream.format("lance").options(**options, branch="exp").load(t.location.uri)
+        out = read.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "d"))
+        out.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination()
+        assert session.read.parquet(str(tmp_path / "out")).count() == there
+        policy = CleanupPolicy(retain_versions=1, commit_window="0s")
+        assert catalog.table("t").cleanup(policy, run_on="spark").apply().exit_code == 0
+        checkpoints = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert gate.refused == 0
+    assert gate.handed_out > 5
+    for secret in (KEY, "very-secret-", "token-of-"):
+        assert secret.encode() not in checkpoints

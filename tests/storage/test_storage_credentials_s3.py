@@ -2,17 +2,20 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
 from support import vending
 from support.vending import Gate
 
-from lance_spark import CleanupPolicy
+from lance_spark import CleanupPolicy, LanceCatalog
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import InvalidOption, NotInstalled, PermissionDenied, StorageFailure
+from lance_spark.fsck.file_contents import size_of
 from lance_spark.spark.table import LanceTable
 from lance_spark.storage import files, services
+from lance_spark.storage.copying import copy_file
 from lance_spark.storage.credentials import options_now
 from lance_spark.storage.datasets import locate, open_latest, open_pinned, pin_latest
 from lance_spark.storage.deleting import delete_batch
@@ -132,3 +135,111 @@ def test_many_threads_ask_once(gate, table):
         thread.join()
     assert gate.handed_out == 1
     assert len({options["aws_access_key_id"] for options in seen}) == 1
+
+
+@pytest.mark.when(day=0)
+def test_keys_that_a_store_refuses_early_teach_how_long_they_last(gate, table):
+    """A machine whose clock is minutes behind meets one refusal, and not one for each key."""
+    write(table, ROWS)
+    location = locate(table, {"token_provider": vending.PROVIDER})
+    gate.revoke()
+    gate.seconds, gate.ahead = 1.5, 300.0
+    files.list_names(location, "_versions")
+    time.sleep(1.6)
+    files.list_names(location, "_versions")
+    refused = gate.refused
+    held = open_latest(location)
+    for number in range(4):
+        time.sleep(0.9)
+        write_file(location, f"note-{number}", b"x")  # a PUT is not repeated
+        assert held.count_rows() == 100
+        write(table, ROWS)
+    assert gate.refused == refused > 0
+
+
+@pytest.mark.when(day=0)
+def test_a_clock_that_is_ahead_does_not_ask_for_each_request(gate, table):
+    gate.seconds, gate.ahead = 3600.0, -3900.0  # whoever reads the moment of expiry believes it has passed
+    start = time.monotonic()
+    write(table, ROWS)
+    location = locate(table, {"token_provider": vending.PROVIDER})
+    held = open_latest(location)
+    for _ in range(20):
+        assert files.list_names(location, "_versions") != []
+        assert held.to_table().num_rows == 100
+    assert gate.handed_out <= time.monotonic() - start + 2
+    assert gate.refused == 0
+
+
+@pytest.mark.when(day=0)
+def test_threads_that_are_refused_at_one_moment_ask_once(gate, table):
+    write(table, ROWS)
+    location = locate(table, {"token_provider": vending.PROVIDER})
+    files.list_names(location, "_versions")
+    handed_out = gate.handed_out
+    gate.revoke()
+    gate.slowly(0.2)
+    with ThreadPoolExecutor(12) as pool:
+        assert len(set(pool.map(lambda _: tuple(files.list_names(location, "data")), range(12)))) == 1
+    assert gate.handed_out == handed_out + 1
+
+
+@pytest.mark.when(day=0)
+def test_whoever_lacks_a_right_does_not_ask_for_keys_all_the_time(gate, table):
+    write(table, ROWS)
+    location = locate(table, {"token_provider": vending.PROVIDER})
+    gate.store.rule = lambda request: "403 AccessDenied" if "/data/" in request.key else None
+    handed_out = gate.handed_out
+    for _ in range(5):
+        with pytest.raises(PermissionDenied, match="denied access"):
+            files.read(location, "data/x.lance")
+    assert gate.handed_out <= handed_out + 1
+
+
+@pytest.mark.when(day=0)
+def test_a_provider_that_comes_back_is_waited_for(gate, table, monkeypatch):
+    monkeypatch.setattr(services, "_FIRST_PAUSE", 0.02)
+    gate.away = True
+    threading.Timer(0.3, setattr, (gate, "away", False)).start()
+    assert write(table, ROWS) == 1
+
+
+@pytest.mark.when(day=0)
+def test_what_hides_the_reason_is_seen_as_a_refused_key(gate, table):
+    """The answer to HEAD has no body: it says neither that a key expired, nor that anything is gone."""
+    location = locate(table, {"token_provider": vending.PROVIDER})
+    write_file(location, "note", b"12345")
+    gate.revoke()
+    assert files.look(location, "note").size == 5
+    gate.revoke()
+    assert files.exists(location, "note")
+    gate.revoke()
+    assert copy_file(location, "note", location, "copy") == 5
+    gate.at(1, gate.revoke)
+    for ask in (files.look, files.exists, size_of):
+        with pytest.raises(PermissionDenied, match="refused before their time"):
+            ask(location, "note")
+
+
+@pytest.mark.when(day=0)
+def test_no_stored_plan_has_a_secret(gate, table, tmp_path):
+    from support.rest_catalogs import KEY, Server, said
+
+    def answer(path, _body):
+        return said({"location": table, "storage_options": gate.key()})
+
+    with Server(answer) as server:
+        catalog = LanceCatalog.connect("rest", server.properties)
+        location = catalog.describe_table("t").location
+        write(table, ROWS)
+        write(table, ROWS)
+        handle = LanceTable(None, location)
+        assert handle.location.options
+        plan = handle.cleanup(CleanupPolicy(older_than="0s", commit_window="0s"), run_on="local")
+        plan.store(str(tmp_path / "plan"))
+        reports = (plan.report(), handle.fsck())
+    shown = [repr(handle), str(plan), repr(plan), repr(location), *(each.to_json() for each in reports)]
+    stored = b"".join(path.read_bytes() for path in (tmp_path / "plan").rglob("*") if path.is_file())
+    for secret in (KEY, "very-secret-", "token-of-"):
+        assert secret.encode() not in stored
+        assert secret not in "".join(shown)

@@ -134,7 +134,7 @@ def test_another_store_deletes_file_by_file(memory, monkeypatch):
             raise RuntimeError("the token hush-hush is not accepted")
         real(path)
 
-    monkeypatch.setattr("lance_spark.storage.deleting.open_filesystem", lambda _: filesystem)
+    monkeypatch.setattr("lance_spark.storage.files.open_filesystem", lambda _: filesystem)
     monkeypatch.setattr(filesystem, "rm_file", rm_file)
     location = DatasetLocation.at(memory.uri, {"token": "hush-hush"})
     done = delete_batch(location, ["data/a", "data/none", "data/[1]*"])

@@ -7,7 +7,7 @@ import s3fs
 from support.s3_tables import objects
 
 from lance_spark.errors import PermissionDenied
-from lance_spark.storage import deleting
+from lance_spark.storage import deleting, files
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.deleting import BATCH, Deleted, delete_batch, deletion_failure, remove_empty_directories
 
@@ -71,8 +71,8 @@ def test_files_of_any_name_are_deleted_and_their_neighbours_stay(put, left, loca
 
 
 def test_a_full_batch_is_one_request_and_what_is_not_there_counts_as_deleted(put, left, location, faulty, monkeypatch):
-    asked, real = [], deleting.open_filesystem
-    monkeypatch.setattr(deleting, "open_filesystem", lambda location: asked.append(1) or real(location))
+    asked, real = [], files.open_filesystem
+    monkeypatch.setattr(files, "open_filesystem", lambda location: asked.append(1) or real(location))
     put("data/0", "data/999", "data/1000")
     paths = [f"data/{number}" for number in range(BATCH)]
     assert delete_batch(location, paths).deleted == tuple(paths)

@@ -4,7 +4,8 @@ import pytest
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import Conflict, PermissionDenied, Refused, StorageFailure, may_have_happened
-from lance_spark.storage.failures import denial, from_fsspec, from_pylance
+from lance_spark.storage.failures import denial, from_fsspec, from_pylance, refusal_of
+from lance_spark.storage.vended import Refusal
 
 S3, GS, AZ = (DatasetLocation.at(f"{scheme}://b/lake/x.lance") for scheme in ("s3", "gs", "az"))
 BY_PYLANCE = (
@@ -145,3 +146,43 @@ def test_more_text_than_a_batch_holds_has_a_way_out():
     error = from_pylance(OSError(text), S3, "scanning")
     assert isinstance(error, Refused)
     assert "batch_size" in error.hint
+
+
+HEAD = "Error performing HEAD http://h/b/x in 1ms - Server returned non-2xx status code: {}"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("An error occurred (ExpiredToken) when calling the GetObject operation: Told so", Refusal.EXPIRED),
+        ("status code: 400 Bad Request: ExpiredToken: Told so", Refusal.EXPIRED),
+        ("An error occurred (InvalidAccessKeyId) when calling the GetObject operation", Refusal.KEY),
+        (HEAD.format("400 Bad Request: "), Refusal.KEY),
+        ("An error occurred (400) when calling the HeadObject operation: Bad Request", Refusal.KEY),
+        (HEAD.format("403 Forbidden: "), Refusal.RIGHTS),
+        (by_pylance("data/0.lance"), Refusal.RIGHTS),
+        (BY_BOTOCORE.format(operation="PutObject"), Refusal.RIGHTS),
+        ("status code: 403 Forbidden: RequestTimeTooSkewed: Told so", None),
+        (HEAD.format("404 Not Found: "), None),
+        ("Error performing GET http://h/b/x in 1ms - Server returned non-2xx status code: 400 Bad Request: ", None),
+        ("Error performing GET http://h/b/x in 1ms - Server returned non-2xx status code: 500", None),
+    ],
+)
+def test_a_refused_key_is_told_from_rights_that_are_missing(text, why):
+    assert refusal_of(text) is why
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "kind", "says"),
+    [
+        ({}, "ExpiredToken: Told so", PermissionDenied, "have expired"),
+        ({"token_provider": "a:b"}, "ExpiredToken: Told so", PermissionDenied, "refused before their time"),
+        ({"token_provider": "a:b"}, HEAD.format("400 Bad Request: "), PermissionDenied, "refused before their time"),
+        ({}, HEAD.format("400 Bad Request: "), StorageFailure, "could not be reached"),
+    ],
+)
+def test_a_refused_key_is_an_error_that_says_so(options, text, kind, says):
+    location = DatasetLocation.at("s3://b/lake/x.lance", options)
+    told = from_pylance(OSError(f"Generic S3 error: {text}"), location, "reading")
+    assert type(told) is kind
+    assert says in told.message

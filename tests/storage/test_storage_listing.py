@@ -252,7 +252,7 @@ def test_another_store_that_fails_is_an_error(memory, monkeypatch, problem):
             raise problem
         return real(path, **options)
 
-    monkeypatch.setattr("lance_spark.storage.listing.open_filesystem", lambda _: filesystem)
+    monkeypatch.setattr("lance_spark.storage.files.open_filesystem", lambda _: filesystem)
     monkeypatch.setattr(filesystem, "ls", ls)
     with pytest.raises(PermissionDenied if isinstance(problem, PermissionError) else StorageFailure):
         listed(memory)
@@ -260,7 +260,7 @@ def test_another_store_that_fails_is_an_error(memory, monkeypatch, problem):
 
 def test_another_store_that_names_files_of_elsewhere_is_an_error(memory, monkeypatch):
     filesystem = fsspec.filesystem("memory")
-    monkeypatch.setattr("lance_spark.storage.listing.open_filesystem", lambda _: filesystem)
+    monkeypatch.setattr("lance_spark.storage.files.open_filesystem", lambda _: filesystem)
     monkeypatch.setattr(filesystem, "ls", lambda *_, **__: [{"name": "/other/x", "type": "file", "size": 1}])
     with pytest.raises(StorageFailure, match="not below it"):
         listed(memory)
@@ -288,7 +288,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 def test_times_are_found_under_any_of_their_names_and_unknown_when_not_understood(memory, monkeypatch, told, expected):
     filesystem = fsspec.filesystem("memory")
     entry = {"name": "bucket/t.lance/x", "type": "file", "size": 1, **told}
-    monkeypatch.setattr("lance_spark.storage.listing.open_filesystem", lambda _: filesystem)
+    monkeypatch.setattr("lance_spark.storage.files.open_filesystem", lambda _: filesystem)
     monkeypatch.setattr(filesystem, "ls", lambda *_, **__: [entry])
     (batch,) = list_range(memory, EVERYTHING)
     assert batch["last_modified"].to_pylist() == [expected]

@@ -59,8 +59,7 @@ def listed(location, part=EVERYTHING):
 def answer(monkeypatch, page):
     """A store that gives the same answer to everything."""
     store = SimpleNamespace(call_s3=lambda *_, **__: page)
-    for module in ("files", "listing"):
-        monkeypatch.setattr(f"lance_spark.storage.{module}.open_filesystem", lambda _: store)
+    monkeypatch.setattr("lance_spark.storage.files.open_filesystem", lambda _: store)
 
 
 def listings(faulty):

@@ -18,6 +18,7 @@ from lance_spark.rows.action_rules import INSERT, OPERATION, PARTS, UPDATE, prep
 from lance_spark.rows.row_files import delete_offsets, write_parts
 from lance_spark.rows.rows import Finish, Meets, new_terms
 from lance_spark.storage.datasets import open_pinned, pin_latest
+from lance_spark.storage.failures import translated
 from lance_spark.write.data_files import PartsJob, read_target
 from lance_spark.write.plan_rules import WriteJob, WritePlan
 
@@ -143,7 +144,8 @@ def written(
     """A change up to its commit, as executors write it in one task. It may be a function of the rows by their ids."""
     start = pin_latest(location, branch)
     target = read_target(location, start)
-    found = open_pinned(location, start).scanner(with_row_address=True).to_table().to_pylist()
+    with translated(location, "reading the rows"):
+        found = open_pinned(location, start).scanner(with_row_address=True).to_table().to_pylist()
     places = {row["id"]: row.pop("_rowaddr") for row in found}
     actions = rows({row["id"]: row for row in found}) if callable(rows) else rows
     schema = pa.schema([(OPERATION, pa.int32()), ("_rowaddr", pa.int64()), *target.schema])

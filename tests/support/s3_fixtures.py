@@ -129,7 +129,7 @@ def gate(faulty: FaultyStore) -> Iterator[Any]:
     from support import vending
 
     vending.GATE.append(vending.Gate(faulty))
-    vended._known.clear()
+    vended._known.clear(), vended._early.clear()
     yield vending.GATE[-1]
     vending.GATE.pop()
-    vended._known.clear()
+    vended._known.clear(), vended._early.clear()

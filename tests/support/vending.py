@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import lance_spark
 from support.faulty_store import FaultyStore, Request
@@ -20,11 +21,15 @@ class Gate:
         self.refused = 0
         self.ahead = 0.0
         """By how many seconds the clock of those who get keys is behind."""
+        self.away = False
+        """Whether those who hand out keys do not answer."""
         self._lock = threading.Lock()
         store.rule = self._rule
 
     def key(self) -> dict[str, str]:
         """A new key, as storage options."""
+        if self.away:
+            raise ConnectionError(f"away, with very-secret-{self.handed_out}")
         with self._lock:
             self.handed_out += 1
             name = f"AKIAVENDED{self.handed_out:06}"
@@ -43,6 +48,40 @@ class Gate:
     def revoke(self) -> None:
         """All keys handed out so far are refused from now on."""
         self.good.clear()
+
+    def only(self, uses: int) -> None:
+        """From now on each key is good for so many requests."""
+        left: dict[str, int] = {}
+
+        def rule(request: Request) -> str | None:
+            with self._lock:
+                left[request.access_key] = left.get(request.access_key, uses) - 1
+                if left[request.access_key] < 0:
+                    self.good.pop(request.access_key, None)
+            return self._rule(request)
+
+        self.store.rule = rule
+
+    def at(self, moment: int, event: Callable[[], object]) -> None:
+        """Let something happen right before that request, and each one after it."""
+        requests = itertools.count(1)
+
+        def rule(request: Request) -> str | None:
+            if next(requests) >= moment:
+                event()
+            return self._rule(request)
+
+        self.store.rule = rule
+
+    def slowly(self, seconds: float) -> None:
+        """From now on each answer takes so many seconds."""
+
+        def rule(request: Request) -> str | None:
+            told = self._rule(request)
+            time.sleep(seconds)
+            return told
+
+        self.store.rule = rule
 
     def _rule(self, request: Request) -> str | None:
         if self.good.get(request.access_key, 0.0) > time.time():

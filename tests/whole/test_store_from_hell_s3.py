@@ -7,9 +7,7 @@ import pytest
 from support.processes import Job, Team
 from support.s3_tables import Kept, objects, storage_options
 from support.store_faults import FAULTS
-from support.store_verbs import VERBS, State, World, after, attempt, look, make, patience, rival
-
-from lance_spark.storage import refs
+from support.store_verbs import VERBS, State, World, after, attempt, check_again, look, make, patience, rival
 
 pytestmark = pytest.mark.s3
 
@@ -98,20 +96,6 @@ def test_a_verb_ends_with_its_full_effect_or_an_error(client, moto, kept, states
     if not VERBS[verb].in_steps:
         assert found in (before, wanted)
     check_again(world, verb, wanted, found == wanted)
-
-
-def check_again(world: World, verb: str, wanted: State, is_done: bool) -> None:
-    """On a sound store the verb ends what it began; if it was done, it may say so instead, or be done once more."""
-    again, words = attempt(None, world, verb)
-    if again != "ok" and "try again in a minute" in words:
-        # A branch without a ref file may be one that another job creates right now. A minute later it is not.
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(refs, "GRACE", 0)
-            again, words = attempt(None, world, verb)
-    if is_done and not VERBS[verb].again and again == "ok":
-        return
-    assert again == "ok" or (is_done and not VERBS[verb].again), words
-    assert look(world, VERBS[verb].at) == wanted
 
 
 def elsewhere(there: dict[str, str], places: tuple[str, ...]) -> dict[str, str]:

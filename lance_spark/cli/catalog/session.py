@@ -40,6 +40,11 @@ class CatalogSession(CommandCall):
     on_refs: bool = False
     """Whether the verb can act on a branch of the lake; otherwise it is about main."""
 
+    def check_directory(self, verb: str, hint: str) -> None:
+        """Raise Refused for a catalog service, where a verb knows only directories: it would be about another."""
+        if self.service is not None:
+            raise Refused(f"{verb} knows catalogs in directories, not services. Nothing was written.", hint=hint)
+
     @cached_property
     def remembered(self) -> Checkout | None:
         """What the current directory remembers, unless another catalog was named. Raises as ``read_checkout``."""

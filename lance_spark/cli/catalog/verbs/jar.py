@@ -33,6 +33,7 @@ def jar(session: CatalogSession, target: str, spark_home: str | None) -> None:
     """
     from lance_spark.jvm.server.compiling import BUILD, pyspark_home, write_jar
 
+    session.check_directory("jar", "Programs of PySpark have services: spark.sql.catalog.NAME.impl.")
     path = os.path.abspath(target)
     if os.path.lexists(path) and not _is_own(path, BUILD):
         raise AlreadyExists(f"{path} exists, and was not written by this command. Nothing was written.")

@@ -81,6 +81,8 @@ def schedule(session: CatalogSession, platform: str, directory: str, dry_run: bo
     They are in DIR/conf and DIR/jobs, and name the catalog of -C, whose policy is conf/maintenance-policy.toml. Nothing
     is sent anywhere: read them, replace what is in <...>, and type the last lines. Existing files stay.
     """
+    job = f"the job takes --impl {session.service[0] if session.service else ''} and --property"
+    session.check_directory("schedule", f"Write the files for a directory, and replace its root in them: {job}.")
     chosen = PLATFORMS[platform]
     root = session.root or (session.remembered.catalog if session.remembered is not None else "")
     check_uri(root or _LAKE)
