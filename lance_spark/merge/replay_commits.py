@@ -55,7 +55,7 @@ from lance_spark.storage import copying, small_files, versions
 from lance_spark.storage.brought import recorded
 from lance_spark.storage.commits import authored, base_path, commit_on, fragment_json, fragments_from, open_newest
 from lance_spark.storage.credentials import options_now
-from lance_spark.storage.datasets import find_latest, open_latest, open_pinned
+from lance_spark.storage.datasets import find_latest, open_latest, open_pinned, pin_latest
 from lance_spark.storage.failures import translated
 
 if TYPE_CHECKING:
@@ -71,6 +71,19 @@ def add_bases(location: DatasetLocation, branch: str | None, roots: Sequence[Roo
     dataset = open_latest(location, branch)
     with translated(location, "registering base paths"):
         dataset.add_bases([base_path(root) for root in roots])
+
+
+def add_referred(location: DatasetLocation, branch: str, theirs: Snapshot) -> None:
+    """Give a chain the base paths below which blobs of theirs refer to objects, under their numbers.
+
+    A number that the chain has given to another place stays: a replay of such blobs is refused.
+    """
+    wanted = referred_bases(theirs)
+    there = versions.read_snapshot(location, pin_latest(location, branch)).bases if wanted else {}
+    missing = [base_path(root, key) for key, root in wanted.items() if key not in there]
+    if missing:
+        with translated(location, "registering base paths"):
+            open_latest(location, branch).add_bases(missing)
 
 
 def commit(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan, alone: bool = False) -> int:

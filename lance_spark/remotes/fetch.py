@@ -346,6 +346,7 @@ class _Fetch:
         after = self._read_from_now_on(PinnedVersion(chain.branch, version, stamp))
 
         def make() -> Request:
+            replay_commits.add_referred(self.local, name, self.reader.snapshot(there, after))
             ours = pin_latest(self.local, name)
             if interrupted(self.local, follows, chain) != (None, False):
                 raise errors.Conflict(f"Another fetch brought '{name}' on at the same time.", hint="Run it again.")

@@ -90,7 +90,7 @@ def push(
     if not options.dry_run:
         if result.version is not None or result.indexes_carried:
             # The next fetch would also find this push by its trace, so a crash here loses nothing.
-            fetched = fetch(local, remote, engine, FetchOptions(branches=[branch]))
+            fetched = replace(fetched, notes=(*fetched.notes, *_fetched_after(local, remote, branch, engine)))
         tell(local, remote, branch)
     return PushResult(
         remote=remote.name,
@@ -158,11 +158,25 @@ def _push_on_top(
         table = RefTable({} if known.ref is None else {known.ref.name: known.ref}, {})
         history = RemoteHistory(remote.location, table, known.reader)
         seen = Seen(with_history(local, history, chain, known.follows), known.reader)
-        notes = fetch(local, remote, engine, FetchOptions(branches=[branch]), seen).notes
+        notes = _fetched_after(local, remote, branch, engine, seen)
     elif result.version is not None or result.indexes_carried:
-        notes = fetch(local, remote, engine, FetchOptions(branches=[branch])).notes
+        notes = _fetched_after(local, remote, branch, engine)
     tell(local, remote, branch)
     return PushResult(remote.name, remote.location.uri, branch or MAIN, False, result, notes)
+
+
+def _fetched_after(
+    local: DatasetLocation, remote: Remote, branch: str | None, engine: Engine, seen: Seen | None = None
+) -> tuple[str, ...]:
+    """The notes of a fetch right after a push. A refusal is one of them: its error would say that nothing was changed.
+
+    The next fetch finds the push by its trace.
+    """
+    try:
+        return fetch(local, remote, engine, FetchOptions(branches=[branch]), seen).notes
+    except Refused as problem:
+        said = problem.message.removesuffix(" Nothing was changed.")
+        return (f"it was pushed, but could not be fetched from {remote.name} afterwards: {said}",)
 
 
 def _bring(

@@ -11,7 +11,7 @@ from support.store_verbs import VERBS, World, after, attempt, check_again, look,
 
 from lance_spark.storage import services
 
-pytestmark = [pytest.mark.s3, pytest.mark.when(spark="newest")]
+pytestmark = [pytest.mark.s3, pytest.mark.when(spark="newest", day=0)]
 BUCKET = "trials"
 ROOT = f"s3://{BUCKET}"
 SECRETS = ("very-secret-", "token-of-")
@@ -49,7 +49,6 @@ TRIALS = {
     "revoked for good": lambda gate, chance: gate.at(moment(chance), gate.revoke),
     "revoked, and nobody hands out": catalog_is_away,
 }
-BY_DAY = {("delete a tag", "revoked once"), ("storage", "of seven requests")}
 CELLS = [(verb, trial) for verb in VERBS for trial in TRIALS]
 
 
@@ -59,11 +58,7 @@ def hurried(monkeypatch):
     patience()
 
 
-@pytest.mark.when(day=1.0)
-@pytest.mark.parametrize(
-    ("verb", "trial"),
-    [pytest.param(*cell, marks=[] if cell in BY_DAY else pytest.mark.when(day=0)) for cell in CELLS],
-)
+@pytest.mark.parametrize(("verb", "trial"), CELLS)
 def test_a_verb_whose_keys_are_refused_ends_whole_or_says_so(moto, kept, gate, hurried, verb, trial):
     kept.put_back()
     world, places = World(ROOT, storage_options(moto)), VERBS[verb].at
@@ -84,7 +79,6 @@ def test_a_verb_whose_keys_are_refused_ends_whole_or_says_so(moto, kept, gate, h
     check_again(world, verb, wanted, found == wanted)
 
 
-@pytest.mark.when(day=0)
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_outlives_its_keys(moto, kept, gate, hurried, verb):
     kept.put_back()
