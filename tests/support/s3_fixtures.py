@@ -122,14 +122,21 @@ def storage_through(faulty: FaultyStore) -> dict[str, str]:
     return storage_options(faulty.endpoint)
 
 
+def _forget() -> None:
+    """What providers have handed out to this process, and what stores taught it about them."""
+    from lance_spark.storage import vended
+
+    vended._known.clear()
+    vended._early.clear()
+
+
 @pytest.fixture
 def gate(faulty: FaultyStore) -> Iterator[Any]:
     """A store that takes only keys that are still good, and the providers that hand them out."""
-    from lance_spark.storage import vended
     from support import vending
 
     vending.GATE.append(vending.Gate(faulty))
-    vended._known.clear(), vended._early.clear()
+    _forget()
     yield vending.GATE[-1]
     vending.GATE.pop()
-    vended._known.clear(), vended._early.clear()
+    _forget()
