@@ -58,12 +58,10 @@ def _in(text: str, language: Language) -> str:
 
 
 def python_only(python: str) -> Hint:
-    """A verb that only Python has."""
     return Hint(python, f"{python} in Python", f"{python} in Python")
 
 
 def shell_only(shell: str) -> Hint:
-    """A verb that only the shell has."""
     return Hint(f"{shell} in a shell", f"{shell} in a shell", shell)
 
 
@@ -87,7 +85,6 @@ def quoted(*words: str) -> str:
 
 
 def create_namespace(name: str) -> Hint:
-    """Create a namespace of a catalog."""
     return Hint(
         f"lake.create_namespace({name!r})",
         f"CREATE NAMESPACE {CATALOG}.{name}",
@@ -154,7 +151,6 @@ def restore_branch(name: str) -> Hint:
 
 
 def unprotect_branch(name: str) -> Hint:
-    """Remove the protection of a branch."""
     python = f"t.branches.alter({name!r}, protected=False)"
     return Hint(python, f"{python} in Python", quoted("lance-git", "branch", "--alter", name, "--no-protected"))
 
@@ -239,7 +235,6 @@ def cherry_pick(branch: str, version: int, into: str | None = None, prefer: str 
 
 
 def revert(version: int, branch: str | None = None, prefer: str = "", on: Sequence[str] = ()) -> Hint:
-    """Revert a version of a branch."""
     target = {} if branch is None else {"branch": branch}
     return Hint(
         f"t.revert({version}{_python(_replaying(prefer, on))})",
@@ -279,7 +274,6 @@ DIFF = shell_only("lance-git diff A..B")
 
 
 def on_branch(root: str, branch: str) -> Hint:
-    """Name a branch of the dataset at ``root``."""
     sql = f"`{root}@{branch}`"
     return Hint(f"option('branch', {branch!r})", sql, quoted("lance-git", "-C", root, "log", branch))
 

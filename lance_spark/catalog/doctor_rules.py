@@ -52,7 +52,6 @@ class Finding:
 
     @property
     def mendable(self) -> bool:
-        """Whether the doctor can repair it."""
         return self.kind in MENDABLE
 
 

@@ -53,8 +53,6 @@ _TEXTS = (OBJECT_ID, OBJECT_TYPE, LOCATION, METADATA)
 
 @dataclass(frozen=True)
 class Entry:
-    """One row, of any type."""
-
     object_id: str
     object_type: str
     location: str | None = None
@@ -285,7 +283,6 @@ class Edit:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
         return not self.remove and (self.add is None or self.add.num_rows == 0)
 
 
@@ -379,14 +376,11 @@ _HASHED = re.compile(r"([0-9a-f]{8})_(.+)", re.S)
 
 @dataclass(frozen=True)
 class DirectoryState:
-    """The contents of a table's directory."""
-
     names: frozenset[str] = frozenset()
     """Names directly in it, as far as they were looked at."""
 
     @property
     def has_files(self) -> bool:
-        """Whether at least one file is below it."""
         return bool(self.names)
 
     @property
@@ -480,7 +474,6 @@ class AddNamespace:
 
     @property
     def doing(self) -> str:
-        """Completes "Cannot ..."."""
         return f"create namespace '{self.identifier}'"
 
     @property
@@ -506,7 +499,6 @@ class RemoveNamespace:
 
     @property
     def doing(self) -> str:
-        """Completes "Cannot ..."."""
         return f"drop namespace '{self.identifier}'"
 
     @property
@@ -547,8 +539,6 @@ _KNOWN = (TABLE, NAMESPACE)
 
 @dataclass(frozen=True)
 class AddTable:
-    """A row for a table's directory."""
-
     identifier: Identifier
     location: str
     properties: Mapping[str, str]
@@ -560,7 +550,6 @@ class AddTable:
 
     @property
     def doing(self) -> str:
-        """Completes "Cannot ..."."""
         return f"{self.verb} table '{self.identifier}'"
 
     @property
@@ -620,7 +609,6 @@ class RemoveTable:
 
     @property
     def doing(self) -> str:
-        """Completes "Cannot ..."."""
         return f"{self.verb} table '{self.identifier}'"
 
     @property
@@ -654,7 +642,6 @@ class RenameTable:
 
     @property
     def doing(self) -> str:
-        """Completes "Cannot ..."."""
         return f"rename table '{self.old}' to '{self.new}'"
 
     @property
@@ -702,8 +689,6 @@ def _family(rows: Rows, entry: Entry) -> list[Entry]:
 
 @dataclass(frozen=True)
 class AlterProperties:
-    """Other properties for a namespace or a table."""
-
     identifier: Identifier
     kind: str
     put: Mapping[str, str]
@@ -711,7 +696,6 @@ class AlterProperties:
 
     @property
     def doing(self) -> str:
-        """Completes "Cannot ..."."""
         return f"alter the properties of {self.kind} '{self.identifier}'"
 
     @property

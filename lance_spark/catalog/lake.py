@@ -442,7 +442,6 @@ class NotePin:
     location: str
     pin: Pin
     doing: str
-    """Completes "Cannot ..."."""
 
     @property
     def needs(self) -> RowFilter:

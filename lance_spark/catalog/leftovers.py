@@ -71,7 +71,7 @@ def find_leftovers(catalog: Catalog, now: datetime, age: timedelta = DEFAULT_AGE
 
 def remove_leftover(catalog: Catalog, leftover: Leftover) -> bool:
     """Remove one, unless it has a ref by now, or is not surely left over."""
-    location = _location(catalog, leftover.directory)
+    location = catalog.manifest if leftover.directory == MANIFEST else catalog.at(leftover.directory)
     if not leftover.sure:
         return False
     if not leftover.branch:
@@ -81,10 +81,6 @@ def remove_leftover(catalog: Catalog, leftover: Leftover) -> bool:
         return False
     refs.drop_files(location, leftover.branch)
     return True
-
-
-def _location(catalog: Catalog, directory: str) -> DatasetLocation:
-    return catalog.manifest if directory == MANIFEST else catalog.at(directory)
 
 
 @dataclass

@@ -285,12 +285,9 @@ def look_again(catalog: Catalog, table: FoundTable, doing: str) -> FoundTable:
 
 @dataclass(frozen=True)
 class NewTable:
-    """A valid name for a table."""
-
     identifier: Identifier
     properties: dict[str, str]
     doing: str
-    """Completes "Cannot ..."."""
 
 
 def new_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | None, verb: str) -> NewTable:

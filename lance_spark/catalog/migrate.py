@@ -44,12 +44,10 @@ class Migration(Shown):
 
     @property
     def summary(self) -> str:
-        """The counts, in one line."""
         tables = "1 table" if len(self.tables) == 1 else f"{len(self.tables):,} tables"
         return f"{tables} {self.state}, {self.registered:,} before, {len(self.skipped):,} skipped"
 
     def __str__(self) -> str:
-        """The result, in a few lines."""
         lines = [self.summary]
         lines += [f"skipped {skipped.directory}: {skipped.why}" for skipped in self.skipped]
         return "\n".join(lines)

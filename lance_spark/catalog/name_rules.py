@@ -289,11 +289,8 @@ def check_inside(path: str) -> None:
 
 @dataclass(frozen=True, repr=False)
 class TableInfo(Shown):
-    """A table, described."""
-
     identifier: Identifier
     location: DatasetLocation
-    """Where its data is."""
     path: str
     """Its directory, relative to the catalog's root; in a service's catalog, the whole URI."""
     properties: dict[str, str]
@@ -313,8 +310,6 @@ class TableInfo(Shown):
 
 @dataclass(frozen=True, repr=False)
 class NamespaceInfo(Shown):
-    """A namespace, described."""
-
     identifier: Identifier
     properties: dict[str, str]
 
@@ -350,7 +345,6 @@ class Declaration:
 
     identifier: Identifier
     location: DatasetLocation
-    """Where the data belongs."""
     path: str
     """The directory, relative to the catalog's root."""
     token: str

@@ -102,7 +102,6 @@ class Journal:
 
     @property
     def subject(self) -> str:
-        """What it publishes, in a few words."""
         return f"branch '{self.branch}' of the lake ({self.id})"
 
     @property
@@ -210,7 +209,6 @@ def decode_audit(content: bytes, name: str) -> AuditRecord:
 
 
 def journal_name(sequence: int) -> str:
-    """The name of a journal's file."""
     return f"{_LAST - sequence:0{_DIGITS}}.json"
 
 

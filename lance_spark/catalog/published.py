@@ -96,7 +96,6 @@ class Moment:
     manifest: DatasetLocation
     reader: LakePublished
     doing: str
-    """Completes "Cannot ..."."""
 
     @classmethod
     def of(cls, catalog: Catalog, doing: str) -> Moment:

@@ -519,7 +519,6 @@ class RenamePlan:
     table: FoundTable
     target: Identifier
     doing: str
-    """Completes "Cannot ..."."""
     moves: bool
     """Whether the files must be copied to another directory: theirs would remain a table of the old name."""
 
@@ -610,8 +609,6 @@ class Orphan:
 
 @dataclass(frozen=True)
 class OrphanPlan:
-    """The directories that may be collected."""
-
     catalog: Catalog
     orphans: tuple[Orphan, ...]
     kept: tuple[Orphan, ...]
@@ -620,8 +617,6 @@ class OrphanPlan:
 
 @dataclass(frozen=True)
 class Collected:
-    """The result of executing a plan."""
-
     deleted: tuple[str, ...]
     spared: tuple[str, ...]
     """Directories that a row now names, or that were written to."""

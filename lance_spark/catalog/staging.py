@@ -46,9 +46,7 @@ class Stage(Protocol):
         ...
 
     @property
-    def definition(self) -> TableDefinition:
-        """The intended table."""
-        ...
+    def definition(self) -> TableDefinition: ...
 
     def commit(self, written: bool) -> None:
         """Called after the write, or in its place if there was none: then the table has no rows."""
@@ -172,7 +170,6 @@ class StagedTable:
 
     @property
     def is_new(self) -> bool:
-        """Whether the table did not exist before."""
         return self.declaration is not None
 
 

@@ -696,7 +696,6 @@ def alter(plan: Alteration) -> None:
 def alter_table(
     catalog: Catalog, name: Name, put: Mapping[str, str] | None = None, unset: str | Sequence[str] = ()
 ) -> TableInfo:
-    """Plan and alter; returns the resulting table."""
     given, removed = dict(put or {}), (unset,) if isinstance(unset, str) else tuple(unset)
     told = obeyed(given, removed)
     alter(plan_alteration(catalog, TABLE, name, put, unset))
@@ -715,6 +714,5 @@ def tell_dataset(location: DatasetLocation, told: Mapping[str, str | None]) -> N
 def alter_namespace(
     catalog: Catalog, name: Name, put: Mapping[str, str] | None = None, unset: str | Sequence[str] = ()
 ) -> NamespaceInfo:
-    """Plan and alter; returns the resulting namespace."""
     alter(plan_alteration(catalog, NAMESPACE, name, put, unset))
     return lookup.describe_namespace(catalog, name)

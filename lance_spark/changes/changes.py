@@ -46,8 +46,6 @@ _USUAL_ROW = 500
 
 
 class FeedEnds(NamedTuple):
-    """The versions before and after the changes."""
-
     since: PinnedVersion | None
     """None for all changes since the table was made, those of its first version included."""
     until: PinnedVersion

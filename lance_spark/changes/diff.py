@@ -346,7 +346,6 @@ class Identity:
 
     @property
     def is_known(self) -> bool:
-        """Whether every row can be recognized."""
         return bool(self.key) or self.row_ids
 
 

@@ -21,15 +21,12 @@ BLOBS_BY_SIZE = "Blobs are compared by their size and URI, not by their bytes."
 
 @dataclass(frozen=True)
 class RowCounts(Recorded):
-    """How many rows differ."""
-
     added: int
     deleted: int
     changed: int | None
     """Rows whose values changed; they count neither as added nor as deleted. None if neither a key nor stable row ids
     identify rows: then such a row counts as one deleted and one added."""
     before: int
-    """Rows of the earlier version."""
     after: int
     compared: bool
     """Whether the rows themselves were compared, or only fragments and deletion files."""
@@ -57,8 +54,6 @@ class ColumnValues(Recorded):
 
 @dataclass(frozen=True)
 class RowExample(Recorded):
-    """One row that differs."""
-
     kind: str
     """ADDED, DELETED or CHANGED."""
     before: Mapping[str, Any] | None = None

@@ -95,9 +95,7 @@ class Piece(NamedTuple):
     rewritten: tuple[int, ...] = ()
     """Places of the columns of the feed whose values may differ in rows that both versions have."""
     deletes: bool = True
-    """Whether rows may have been removed."""
     inserts: bool = True
-    """Whether rows may have been added."""
     size: int = 0
     """Approximate bytes to read."""
     rows: int = 0
@@ -147,8 +145,6 @@ class FeedColumns:
 
 @dataclass(frozen=True)
 class FeedReading:
-    """What every task has to know."""
-
     location: DatasetLocation
     columns: FeedColumns
     options: FeedOptions
@@ -213,8 +209,6 @@ def _arranged(reading: FeedReading, told: Sequence[VersionPieces]) -> FeedPlan:
 
 @dataclass(frozen=True)
 class FeedPath:
-    """The path from ``since`` to ``until``."""
-
     common: PinnedVersion
     back: tuple[VersionSpan, ...]
     """Versions behind ``since`` that the common one does not have, oldest first."""

@@ -106,7 +106,6 @@ class CleanupPlan(Shown):
         return replace(self, directory=directory, parts=parts)
 
     def report(self) -> CleanupReport:
-        """The report of a dry run."""
         return CleanupReport(
             plan_id=self.facts.id,
             dataset=self.location.uri,
@@ -196,7 +195,6 @@ class CleanupPlan(Shown):
         return pa.concat_tables([outcomes, self.runner.collect("delete files", deleted).cast(sweep.OUTCOMES)])
 
     def __str__(self) -> str:
-        """The report of a dry run."""
         return str(self.report())
 
     def _card(self) -> Card:

@@ -40,8 +40,6 @@ store. The catalog compacts them itself when there are 12."""
 
 @dataclass(frozen=True)
 class Lake:
-    """The content of a catalog's directory."""
-
     tables: tuple[FleetTable, ...]
     readers: tuple[FleetTable, ...]
     """Directories that are not tables of the catalog but may be clones: deregistered or left over."""

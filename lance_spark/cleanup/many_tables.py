@@ -97,8 +97,6 @@ def _dealt(items: Sequence[Item], runner: Runner) -> list[Sequence[Item]]:
 
 @dataclass(frozen=True)
 class _Shared:
-    """Settings that are the same for all tables."""
-
     execute: bool
     max_deletes_per_second: float | None
     """For one task."""

@@ -32,8 +32,6 @@ PARTLY = 6
 
 @dataclass(frozen=True)
 class PlanFacts:
-    """Everything about a plan except for its candidates."""
-
     id: str
     created_ns: int
     """When marking began, in nanoseconds since the epoch."""
@@ -50,7 +48,6 @@ class PlanFacts:
     finishes: tuple[str, ...] = ()
     """Unfinished plans whose evidence is part of this one. Carrying this one out finishes them."""
     commit_window: timedelta = retention_rules.DEFAULT_COMMIT_WINDOW
-    """The policy's commit window."""
     branches: tuple[str, ...] = ()
     """The branches that are cleaned alone, in order; empty for the whole dataset."""
 
@@ -209,7 +206,6 @@ class CleanupReport(Shown):
 
     @property
     def complete(self) -> bool:
-        """Whether nothing failed."""
         return self.count(FAILED)[0] == 0
 
     @property

@@ -52,7 +52,6 @@ class VersionRule:
     older_than: timedelta | None = None
     """Versions committed longer ago than this; zero means every version."""
     before_version: int | None = None
-    """Versions with a lower number."""
     retain_versions: int | None = None
     """All but this many of the newest versions."""
     versions: frozenset[int] | None = None
@@ -69,7 +68,6 @@ class VersionRule:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no condition is given."""
         return (self.older_than, self.before_version, self.retain_versions, self.versions) == (None, None, None, None)
 
     @property
@@ -298,7 +296,6 @@ class RunClock:
 
 
 def nanoseconds(span: timedelta) -> int:
-    """A time span in exact nanoseconds."""
     return span // timedelta(microseconds=1) * _NANOSECONDS
 
 

@@ -213,8 +213,6 @@ BECAME_LIVE = "became live"
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a decision needs besides files and marks."""
-
     verdicts: tuple[Verdict, ...]
     latest: Mapping[int, int]
     """Position of the latest version, by chain of the dataset itself."""

@@ -226,8 +226,6 @@ def former_roots(uri: str, states: Iterable[BaseState]) -> set[str]:
 
 @dataclass(frozen=True)
 class Repair:
-    """The remaining changes to one version."""
-
     new_roots: tuple[Root, ...] = ()
     """Places that the version does not know yet: they are registered first, and the rest is decided afterwards."""
     bases: Mapping[int, int | None] = field(default_factory=dict)
@@ -239,7 +237,6 @@ class Repair:
     dropped: tuple[IndexRecord, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do."""
         return bool(self.new_roots or self.fragments or self.indexes or self.dropped)
 
 
@@ -341,7 +338,6 @@ class Relocation(ShownInLines):
         yield from (said_of_places(f"  note: {note}") for note in self.notes)
 
     def base_lines(self) -> list[Line]:
-        """The base paths as a table."""
         grid = self._grid()
         bright = [row for row, base in enumerate(self.bases) if base in self.repaired]
         return table_lines(grid.header, grid.shown, grid.right, bright)

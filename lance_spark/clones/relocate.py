@@ -196,7 +196,6 @@ class BasePathResolver:
         self._there: dict[str, str] = {}
 
     def forget(self) -> None:
-        """Discard the cached listings."""
         self._listed.clear()
 
     def look(self, head: Head) -> tuple[base_rules.BaseState, ...]:

@@ -83,8 +83,6 @@ class CastItem(NamedTuple):
 
 
 class CastFile(NamedTuple):
-    """A fragment's columns in their new types."""
-
     file: str
     ids: str
     columns: tuple[evolution.Widened, ...]
@@ -503,7 +501,7 @@ USED_FOR = 3 * 24 * 3600
 def write_record(location: DatasetLocation, branch: str | None, place: RecordPlace, written: FilledFile) -> None:
     content = {**written._asdict(), "written": time.time()}
     small_files.write_file(
-        _directory(location, branch, place.call), place.keys[written.fragment] + _SUFFIX, _json(content)
+        _directory(location, branch, place.call), place.keys[written.fragment] + _SUFFIX, json.dumps(content).encode()
     )
 
 
@@ -527,10 +525,6 @@ def forget_records(location: DatasetLocation, branch: str | None, call: str) -> 
 
 def _directory(location: DatasetLocation, branch: str | None, call: str) -> DatasetLocation:
     return DatasetLocation(f"{location.branch_uri(branch)}/{BACKFILL}/{call}", location.options)
-
-
-def _json(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content).encode()
 
 
 def _read(content: bytes) -> FilledFile | None:
@@ -677,7 +671,6 @@ class _Chosen(NamedTuple):
     mask: npt.NDArray[np.bool_]
     """One entry for each live row of a fragment, in order."""
     addresses: npt.NDArray[np.int64]
-    """The addresses of the chosen rows."""
 
 
 def fill_chosen(

@@ -60,8 +60,6 @@ FIRST_FORMATS = frozenset({"", "0.1"})
 
 @dataclass(frozen=True, repr=False)
 class AlterResult(ShownInOneLine):
-    """The result of a change of columns."""
-
     version: PinnedVersion
     """The new version; the newest one if there was nothing to do."""
     plan: Evolution

@@ -59,7 +59,6 @@ class Asked:
     columns: str | Sequence[str] | None = None
     vector: Mapping[str, int] | None = None
     existing: bool = False
-    """Whether the columns already exist."""
     where: str | None = None
     """Which rows get values, in SQL; the others keep theirs. None for all."""
 
@@ -97,10 +96,7 @@ def _kind_of(values: Any) -> str | None:
 
 @dataclass(frozen=True)
 class UpdateSize:
-    """The work to do, in rows and bytes."""
-
     stored_bytes: int
-    """Size of the table's data files."""
     rows: int
     """Live rows of the table."""
     column_width: float
@@ -126,7 +122,6 @@ def set_where(values: dict[str, str], where: str | None) -> dict[str, str]:
 
 
 def quoted_name(name: str) -> str:
-    """A column's name in Spark's SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -199,9 +194,7 @@ class ComputedColumns(Protocol):
         ...
 
     @property
-    def parallelism(self) -> int:
-        """How many fragments are computed side by side."""
-        ...
+    def parallelism(self) -> int: ...
 
     def compute(self, pin: PinnedVersion, fragments: Sequence[int], order: FillOrder) -> Sequence[FilledFile]:
         """Files for fragments of a version, one each, checked to hold all rows."""
@@ -210,15 +203,12 @@ class ComputedColumns(Protocol):
 
 @dataclass(frozen=True)
 class BackfillProgress(WorkProgress):
-    """The progress of a backfill, in fragments."""
-
     rows: int = 0
     bytes: int = 0
     columns: tuple[str, ...] = ()
 
     @property
     def fragments(self) -> int:
-        """How many fragments get values in all."""
         return self.total
 
     def __str__(self) -> str:
@@ -279,8 +269,6 @@ FILL, NULL = "fill", "null"
 
 @dataclass(frozen=True)
 class BackfillOptions:
-    """How values are computed and committed."""
-
     incremental: bool = False
     """Whether the column is added first, null everywhere, and its values follow group by group."""
     new_rows: str = FILL
@@ -293,7 +281,6 @@ class BackfillOptions:
     progress: Callable[[BackfillProgress], object] | None = None
     """Called with the progress each time a group of fragments is finished."""
     message: str | None = None
-    """Commit message."""
 
     @property
     def tag(self) -> str:

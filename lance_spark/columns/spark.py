@@ -68,7 +68,6 @@ class ColumnTarget:
 
     @cached_property
     def runner(self) -> SparkRunner:
-        """Runs the jobs, and names them."""
         return SparkRunner(self.spark, OPERATION)
 
     def seen(self, pin: PinnedVersion) -> st.StructType:
@@ -126,7 +125,6 @@ class SqlValues(SparkValues):
 
     inputs: tuple[str, ...]
     expressions: tuple[str, ...]
-    """One for each column."""
     stated: bool = False
     """Whether a statement sets values, which then do not change with what they were computed from."""
     at_once = False
@@ -173,10 +171,7 @@ class RowCondition:
 
 @dataclass(frozen=True)
 class FunctionValues(SparkValues):
-    """A Python function over batches of rows."""
-
     columns: tuple[str, ...]
-    """The columns that the function gets."""
     function: ColumnFunction | type
     batch_size: int
     condition: RowCondition | None = None
@@ -325,7 +320,7 @@ def _frame(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: Back
         for names in (own.names, frame.columns):
             if key not in names:
                 raise unknown_column(key, names)
-    given = to_arrow(_without(frame.schema, keys))
+    given = to_arrow(StructType([field for field in frame.schema if field.name not in keys]))
     repeated = repeated_key(frame, keys)
     if repeated is not None:
         shown = ", ".join(f"{name} = {value!r}" for name, value in repeated.items())
@@ -336,10 +331,6 @@ def _frame(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: Back
     condition = _condition(target, pin, asked)
     identity = json.dumps(["frame", *keys, asked.where]) if options.tag else None
     return FrameValues(target, _columns(own, given, asked), keys, frame, asked.existing, identity, condition)
-
-
-def _without(schema: StructType, keys: Sequence[str]) -> StructType:
-    return StructType([field for field in schema if field.name not in keys])
 
 
 def _function(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: BackfillOptions) -> FunctionValues:

@@ -41,8 +41,6 @@ _numbers = itertools.count(1)
 
 @dataclass
 class Connection:
-    """A session whose server has the process."""
-
     session: ReferenceType[SparkSession]
     state: dict[str, Any]
     """What the session can do, as the process told last."""
@@ -138,7 +136,6 @@ def reason(spark: SparkSession) -> str:
 
 
 def describe(spark: SparkSession) -> Capabilities:
-    """How the session executes its reads."""
     connection = current(spark)
     if connection is None:
         return plain_way(spark.version, reason(spark))
@@ -187,7 +184,6 @@ def _of_spark(failure: messages.Failure) -> PySparkException:
 
 
 def _id_of(spark: Any) -> str:
-    """The server's name of a session."""
     return str(spark.session_id if hasattr(spark, "session_id") else spark._session_id)
 
 

@@ -35,7 +35,6 @@ def request(verb: str, session: str, **given: Any) -> str:
 
 
 def opened_request(text: str) -> tuple[str, str, dict[str, Any]]:
-    """Verb, session and values of a request."""
     found = json.loads(text)
     return found["verb"], found["session"], found["given"]
 
@@ -51,8 +50,6 @@ def refused(error: LanceSparkError) -> str:
 
 @dataclass(frozen=True)
 class Failure:
-    """An error of Spark's, or of Python's."""
-
     text: str
     kind: str = ""
     """The name of PySpark's class."""

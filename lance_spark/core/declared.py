@@ -38,7 +38,6 @@ class Spelling:
     key: str | None = None
     """In a policy file, in SQL and for the data source; by default the field's name."""
     aliases: Sequence[str] = ()
-    """Other names for the data source."""
     parse: Callable[[str, str], object] | None = None
     """Parses the key and the given text into the value, if the field's type does not say how."""
     choices: Mapping[str, object] | None = None
@@ -59,7 +58,6 @@ def option(default: Any, help: str, **spelled: Any) -> Any:
 
 
 def source_option(default: Any, help: str, **spelled: Any) -> Any:
-    """An option of Spark's data source."""
     return option(default, help, places=("source",), **spelled)
 
 
@@ -77,7 +75,6 @@ class Declared:
 
     @property
     def flag(self) -> str:
-        """The spelling on a command line."""
         return "--" + (self.spelling.flag or self.key).replace("_", "-")
 
     @property
@@ -88,7 +85,6 @@ class Declared:
 
     @property
     def flag_help(self) -> str:
-        """The help on a command line."""
         return self.spelling.switch_off or self.help
 
     @property

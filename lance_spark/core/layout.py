@@ -169,7 +169,6 @@ def brought_records(names: Iterable[str], mark: str) -> list[BroughtName]:
 
 
 def column_records(names: Iterable[str], mark: str) -> list[BroughtName]:
-    """The records of a branch on columns."""
     return [found for found in _of_branch(names, mark) if found.columns]
 
 

@@ -359,7 +359,6 @@ class CatalogTable:
     root: str
     """Path or URI of the catalog's directory, as typed."""
     name: str
-    """Name of the table, as typed."""
     mode: str | None = None
     """How to read the catalog; None for its default."""
     ref: tuple[str, str] | None = None

@@ -50,7 +50,6 @@ def from_handle(handle: RefSpec, given: RefSpec, names_branch: bool) -> RefSpec:
 @dataclass(frozen=True)
 class RefExpression:
     text: str
-    """The full text, for messages."""
     name: str | None
     """Branch or tag as it was typed, with ``heads/`` or ``tags/`` before it; None for the current branch."""
     version: int | None = None
@@ -68,7 +67,6 @@ class RefExpression:
         return None
 
     def __str__(self) -> str:
-        """The text that the user typed."""
         return self.text
 
 

@@ -42,14 +42,11 @@ class TagState:
         return None if tag is None else TagState(replace(tag.target, stamp=stamp), dict(tag.metadata))
 
     def same(self, other: TagState | None) -> bool:
-        """Whether both are the same version."""
         return other is not None and self.target.reference == other.target.reference
 
 
 @dataclass(frozen=True)
 class RefChange:
-    """One recorded change of a ref."""
-
     id: str
     """Name of the record; ids sort by time."""
     at: datetime
@@ -93,7 +90,6 @@ class RefChange:
         return self.state != FORGOTTEN and age < window // timedelta(microseconds=1) * 1000
 
     def as_record(self) -> dict[str, Any]:
-        """JSON values, for display."""
         return {
             "at": self.at.isoformat(),
             "kind": self.kind,
@@ -208,8 +204,6 @@ def kept_branches(changes: Iterable[RefChange], existing: Collection[str] = ()) 
 
 @dataclass(frozen=True, repr=False)
 class RefLog(Shown):
-    """The history of refs, newest first."""
-
     uri: str
     ref: str | None
     """The branch or tag; None for all."""

@@ -113,7 +113,6 @@ def check_new_tag_name(name: str) -> None:
 
 
 def plan_branch(name: str) -> str:
-    """The branch of a frozen set's plan."""
     return f"frozen/{name}"
 
 
@@ -250,7 +249,6 @@ _KEYS = {"expire_after": EXPIRE_AFTER, "retain_versions": RETAIN_VERSIONS, "owne
 TAG_SETTINGS = ("expire_after", "owner")
 """The settings of a tag: it has one version, and is never written to."""
 SETTINGS = tuple(_KEYS)
-"""The settings of a branch."""
 
 
 class BranchSettings(TypedDict, total=False):
@@ -271,8 +269,6 @@ class TagSettings(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Warned:
-    """A warning that a ref will expire soon."""
-
     since: datetime
     """UTC."""
     of: datetime
@@ -284,8 +280,6 @@ class Warned:
 
 @dataclass(frozen=True, repr=False)
 class Lifetime(Shown):
-    """The settings in a ref's metadata."""
-
     expire_after: timedelta | None = None
     """A branch expires this long after its newest version was committed, a tag this long after it was last placed."""
     retain_versions: int | None = None
@@ -442,8 +436,6 @@ table."""
 
 @dataclass(frozen=True, repr=False)
 class Branch(Shown):
-    """One branch, as its ref file describes it."""
-
     name: str
     parent_branch: str | None
     """Branch that it was created from; None for main."""
@@ -459,7 +451,6 @@ class Branch(Shown):
 
     @property
     def lifetime(self) -> Lifetime:
-        """Its lifetime, owner and protection."""
         return read_lifetime(self.metadata)
 
     @property
@@ -481,8 +472,6 @@ class Branch(Shown):
 
 @dataclass(frozen=True, repr=False)
 class Tag(Shown):
-    """One tag, as its ref file describes it."""
-
     name: str
     branch: str | None
     """Branch of the tagged version; None for main."""
@@ -607,8 +596,6 @@ class PinnedVersion:
 
 @dataclass(frozen=True)
 class VersionInfo:
-    """One version in a branch's history."""
-
     version: int
     timestamp: datetime
     """Commit time from the manifest, UTC."""

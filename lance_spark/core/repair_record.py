@@ -35,8 +35,6 @@ class SuspectFile:
 
 @dataclass(frozen=True)
 class Digest:
-    """A file's state at planning time."""
-
     path: str
     """Relative to the dataset."""
     size: int
@@ -169,7 +167,6 @@ class RepairRecord:
 
     @property
     def directory(self) -> str:
-        """Its directory, relative to the dataset."""
         return f"{QUARANTINE}/{self.id}"
 
     @property
@@ -194,7 +191,6 @@ class RepairRecord:
 
 
 def moved_by(step: Step) -> Sequence[Digest]:
-    """The files that a step moves or replaces."""
     if isinstance(step, Quarantine):
         return step.files
     return (step.before,) if isinstance(step, RestoreRef) and step.before is not None else ()

@@ -62,7 +62,6 @@ class Service:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that go with each request."""
         found = {}
         for key, value in self.properties:
             prefix = next((each for each in _HEADERS if key.startswith(each)), None)
@@ -185,5 +184,4 @@ class Vended:
         return now - self.fetched >= max(self.lifetime - margin, 1.0)
 
     def is_over(self, now: float) -> bool:
-        """Whether they have expired."""
         return self.lifetime is not None and now - self.fetched >= self.lifetime

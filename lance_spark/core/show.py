@@ -24,7 +24,6 @@ _CONTAINERS = frozenset({"az", "abfs", "abfss", "wasb", "wasbs"})
 
 
 def readable(size: int) -> str:
-    """A number of bytes with a unit."""
     amount = float(size)
     for unit in _UNITS[:-1]:
         if amount < 1024:
@@ -85,7 +84,6 @@ PLAIN, VERSION, BRANCH, TAG, PLUS, MINUS, CHANGE, FAINT, GRAPH, HEAD = (
     "graph",
     "head",
 )
-"""Styles."""
 
 
 def plain_text(lines: Iterable[Line]) -> str:
@@ -93,7 +91,6 @@ def plain_text(lines: Iterable[Line]) -> str:
 
 
 def said(text: str) -> Line:
-    """A line without any style."""
     return [(PLAIN, text)]
 
 
@@ -179,7 +176,6 @@ _NARROWEST = 8
 
 
 def is_too_wide(lines: Iterable[str]) -> bool:
-    """Whether lines would wrap on the terminal."""
     width = WIDTH.get()
     return width is not None and any(len(line) > width for line in lines)
 
@@ -246,8 +242,6 @@ def table_lines(
 
 @dataclass(frozen=True)
 class WorkProgress:
-    """How far a piece of work has come."""
-
     stage: str
     """The current stage, or the last finished one."""
     done: int = 0
@@ -328,10 +322,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Card:
-    """The displayed parts of a value."""
-
     what: str
-    """Its type."""
     where: str = ""
     """Its place or name."""
     summary: str = ""

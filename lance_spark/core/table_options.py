@@ -344,7 +344,6 @@ class StreamOptions:
     """A stream's request, beyond that of a write."""
 
     write: Mapping[str, str] = field(default_factory=dict)
-    """The options of the write."""
     query_id: str | None = source_option(
         None,
         "your own id in place of the checkpoint's, for a checkpoint that the driver's Python cannot read; use another "

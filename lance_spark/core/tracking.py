@@ -120,7 +120,6 @@ class Edge(NamedTuple):
     """A version that holds everything of another one through a branch merge at the remote, not in this dataset."""
 
     into: str
-    """Identity of the chain."""
     at: int
     source: Node
 
@@ -128,7 +127,6 @@ class Edge(NamedTuple):
 @dataclass(frozen=True)
 class Follows:
     remote: str
-    """Name of the remote."""
     uri: str
     branch: str | None
     """The remote's branch, None for main."""
@@ -151,7 +149,6 @@ class Follows:
         return replace(self, pairs=(*kept, pair)[-_KEPT:], stamp=stamp)
 
     def with_edges(self, edges: Iterable[Edge]) -> Follows:
-        """With more edges, each once."""
         return replace(self, edges=tuple(dict.fromkeys((*self.edges, *edges)))[-_KEPT:])
 
     def until(self, remote: int) -> VersionPair | None:
@@ -196,7 +193,6 @@ def read_follows(branch: Branch) -> Follows | None:
 
 
 def with_follows(metadata: Mapping[str, str], follows: Follows) -> dict[str, str]:
-    """A branch's metadata including what it follows."""
     value = {
         "remote": follows.remote,
         "uri": follows.uri,

@@ -41,8 +41,6 @@ _RESERVED = frozenset({"heads", "tags", "HEAD", MAIN})
 
 @dataclass(frozen=True)
 class RemoteEntry:
-    """Another place with the same dataset."""
-
     name: str
     uri: str
 
@@ -52,7 +50,6 @@ class Workspace:
     dataset: str
     """As written: a URI, or a path relative to the workspace's directory."""
     branch: str = MAIN
-    """Name of the current branch."""
     remotes: Mapping[str, RemoteEntry] = field(default_factory=dict)
     cloning: str | None = None
     """The ``branch@version`` of origin that an unfinished clone will get."""
@@ -95,14 +92,12 @@ def render_workspace(workspace: Workspace) -> str:
 
 
 def with_branch(text: str, branch: str) -> str:
-    """The same file with another current branch."""
     document = _document(text)
     document["branch"] = branch
     return document.as_string()
 
 
 def with_clone_finished(text: str) -> str:
-    """The same file once the clone is complete."""
     document = _document(text)
     document.pop("cloning", None)
     return document.as_string()
@@ -279,7 +274,6 @@ class OpenWorkspace:
 
     @property
     def dataset_uri(self) -> str:
-        """URI or absolute path of the dataset."""
         return absolute(self.workspace.dataset, self.directory)
 
     def remote_uri(self, name: str) -> str:

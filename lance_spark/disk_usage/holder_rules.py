@@ -91,7 +91,6 @@ _Numbers = defaultdict[Holder, int]
 
 
 def holders_of(survey: Survey) -> Holders:
-    """The holders of a surveyed dataset."""
     numbers: _Numbers = defaultdict(count().__next__)
     for _, chain in survey.owned():
         numbers[Holder(BRANCH if chain.has_ref else NO_REF, chain.name)]

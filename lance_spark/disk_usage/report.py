@@ -111,7 +111,6 @@ class StorageReport(Shown):
         return f"{counted(self.files, 'file')}, {readable(self.bytes)}; {readable(self.unneeded)} that no ref needs"
 
     def kinds_grid(self) -> Grid:
-        """Files and bytes by kind of file."""
         rows = [
             (kind, f"{files:,}", readable(size), readable(unneeded))
             for kind, (files, size, unneeded) in self.kinds.items()

@@ -116,7 +116,6 @@ class Work:
     tables: int = 0
     """Whole datasets, each processed on its own."""
     manifests: int = 0
-    """Manifests to read: one request each."""
     manifest_bytes: int = 0
     files: int = 0
     """Files to list, judge or delete: about a thousand per request."""
@@ -227,7 +226,6 @@ class LocalRunner:
         schema: pa.Schema,
         rows: int,  # noqa: ARG002 - one group holds them all
     ) -> pa.Table:
-        """The function's table for all rows at once."""
         self.tell(WorkProgress(stage))
         return function(*frames).cast(schema)
 

@@ -27,7 +27,6 @@ class NotebookBar:
         self._shown: Any = None
 
     def __call__(self, progress: object) -> None:
-        """Show how far a verb is."""
         text, shell = text_of(progress), _notebook()
         if shell is None:
             if sys.stderr is not None and sys.stderr.isatty():

@@ -354,8 +354,6 @@ REPLACED = -2
 
 
 class DataFile(NamedTuple):
-    """One data file of a fragment."""
-
     path: str
     """Relative to the data directory of its base."""
     fields: tuple[int, ...]
@@ -371,7 +369,6 @@ class DeletionFile(NamedTuple):
     read_version: int
     id: int
     rows: int
-    """How many rows are deleted."""
     base_id: int | None
 
     def path_for(self, fragment: int) -> str:
@@ -510,7 +507,6 @@ class Contents:
 
     @property
     def fragment_count(self) -> int:
-        """How many fragments the version has."""
         return len(self._records)
 
     def fragments(self) -> Iterator[Fragment]:

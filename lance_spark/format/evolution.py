@@ -84,7 +84,6 @@ def nested(path: Path, column: pa.Field) -> pa.Field:
 
 
 def new_field(change: AddColumn) -> pa.Field:
-    """The field that a change adds."""
     metadata = {**change.kept, **({COMMENT: change.comment} if change.comment else {})}
     return pa.field(change.path[-1], change.type, metadata=metadata or None)
 
@@ -99,9 +98,7 @@ class Widened:
     """A column whose values must be rewritten in another type; for a struct, see :func:`lost_structs`."""
 
     source: str
-    """Its old name."""
     target: str
-    """Its new name."""
     type: pa.DataType
 
 
@@ -110,7 +107,6 @@ class Evolution:
     """Changes that can be made, and their result."""
 
     schema: pa.Schema
-    """The new columns."""
     steps: tuple[ColumnChange, ...] = ()
     """The effective changes, in order."""
     casts: tuple[Widened, ...] = ()

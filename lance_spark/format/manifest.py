@@ -272,7 +272,6 @@ def parse(view: str, content: bytes) -> Any:
 
 
 def message(view: str) -> Any:
-    """An empty message of one of the views."""
     return _classes()[view]()
 
 
@@ -329,8 +328,6 @@ class BasePath:
 
 @dataclass(frozen=True)
 class ManifestHead:
-    """A version's manifest without the fragments."""
-
     version: int
     timestamp_ns: int
     """Commit time, nanoseconds since the epoch, UTC; 0 if absent."""

@@ -166,8 +166,6 @@ its files belong to another branch or dataset."""
 
 
 class Segment(NamedTuple):
-    """One segment, as pylance describes it."""
-
     name: str
     index_type: str
     columns: list[str]

@@ -292,8 +292,6 @@ class LogEntry(Recorded):
 
 @dataclass(frozen=True)
 class ConfigChange(Recorded):
-    """One setting that a version changed."""
-
     key: str
     before: str | None
     """None if it was not set."""
@@ -302,8 +300,6 @@ class ConfigChange(Recorded):
 
 @dataclass(frozen=True)
 class StoredColumn(Recorded):
-    """One column, or a field inside one."""
-
     id: int
     path: str
     """Name; dots separate a field from its enclosing column."""
@@ -459,7 +455,6 @@ def stat(changes: FragmentChanges, counted: bool = True, moved: bool = False) ->
 
 
 def stat_of_all(contents: Contents) -> Stat:
-    """The stat of a version without a predecessor."""
     return stat(FragmentChanges(tuple(contents.fragments()), (), ()), contents.counts_rows)
 
 

@@ -131,7 +131,6 @@ def count(runs: Runs) -> int:
 
 
 def live(runs: Runs, deleted: Offsets) -> Runs:
-    """The runs without deleted rows."""
     if not len(runs) or not len(deleted):
         return runs
     pieces = _cut(runs, np.concatenate([deleted, deleted + 1]))
@@ -159,7 +158,6 @@ def unranked(runs: Runs, deleted: Offsets, rows: int) -> Runs:
 
 
 def moved(runs: Runs, by: int) -> Runs:
-    """The runs shifted by a number of rows."""
     return runs + np.array([by, by, 0], np.int64)
 
 
@@ -211,12 +209,10 @@ def overlap(runs: Runs) -> bool:
 
 
 def without(runs: Runs, others: Runs) -> Runs:
-    """The runs without the rows of others."""
     return _chosen(runs, others, False)
 
 
 def within(runs: Runs, others: Runs) -> Runs:
-    """The runs restricted to the rows of others."""
     return _chosen(runs, others, True)
 
 
@@ -318,7 +314,6 @@ class Files:
             self._names[second] = first
 
     def key(self, fragment: Fragment) -> str:
-        """The name of the fragment's rows."""
         known = next((file.path for file in fragment.files if file.path in self._names), None)
         return self._find(fragment.files[0].path if known is None else known)
 

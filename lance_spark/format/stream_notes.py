@@ -71,12 +71,9 @@ _KEPT = (QUERY, BATCH, TAKEN_BACK)
 
 
 class Noted(NamedTuple):
-    """The recorded facts of a deleted version."""
-
     operation: str
     """pylance's name of it, e.g. ``Append``."""
     properties: Mapping[str, str]
-    """Properties of streams."""
     uuid: str = ""
     """UUID of its transaction, if a query committed it."""
     added: tuple[int, ...] | None = None

@@ -50,13 +50,10 @@ class Rewritten(NamedTuple):
     before: tuple[Fragment, ...] = ()
     """The old fragments, with the rows deleted at that time."""
     after: tuple[Fragment, ...] = ()
-    """The new fragments."""
 
 
 @dataclass(frozen=True)
 class Transaction:
-    """One commit as its writer described it."""
-
     read_version: int
     uuid: str
     operation: str

@@ -16,8 +16,6 @@ from lance_spark.format.transactions import MESSAGE
 
 
 class Root(NamedTuple):
-    """A place that holds files of a version."""
-
     uri: str
     """Canonical URI."""
     is_dataset: bool = True
@@ -25,8 +23,6 @@ class Root(NamedTuple):
 
 
 class Deletions(NamedTuple):
-    """The place of a deletion file."""
-
     root: str
     """URI of the dataset or branch that holds it."""
     path: str
@@ -99,8 +95,6 @@ def _deletion(fragment: Fragment) -> tuple[int, int, int] | None:
 
 @dataclass(frozen=True)
 class Copy:
-    """A file to copy into this dataset's root."""
-
     source: Root
     path: str
     """Relative to the source's root, in the store's spelling."""
@@ -157,8 +151,6 @@ _TAKES_IN = frozenset({MERGE, PUSH})
 
 @dataclass(frozen=True)
 class Trace:
-    """The source of a version's changes."""
-
     action: str
     source: PinnedVersion
     source_id: str = ""
@@ -270,7 +262,6 @@ def delta(base: Snapshot, side: Snapshot) -> Delta:
 
 
 def by_file(fragments: Iterable[Fragment]) -> dict[str, Fragment]:
-    """Fragments by each of their data files."""
     return {file.path: fragment for fragment in fragments for file in fragment.files}
 
 

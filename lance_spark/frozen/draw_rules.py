@@ -178,7 +178,6 @@ class Lineage(Shown):
         raise NotFound(f"The frozen set '{self.name}' has no split '{split}'.", hint=f"It has {names}.")
 
     def to_json(self) -> str:
-        """The text that is stored with the plan."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @staticmethod
@@ -593,8 +592,6 @@ def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True, repr=False)
 class FrozenDiff(Shown):
-    """The differences between two frozen sets."""
-
     before: str
     after: str
     counts: Mapping[tuple[str, str | None, str | None], int]
@@ -608,12 +605,10 @@ class FrozenDiff(Shown):
 
     @property
     def added(self) -> int:
-        """Rows that only the second set has."""
         return self._sum(ADDED)
 
     @property
     def removed(self) -> int:
-        """Rows that only the first set has."""
         return self._sum(REMOVED)
 
     @property

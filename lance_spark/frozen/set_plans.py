@@ -51,7 +51,6 @@ class PlanJob:
 
 
 def plan_schema(blobs: Sequence[str]) -> pa.Schema:
-    """The columns of a plan."""
     return PLAN_SCHEMA.append(OBJECTS) if blobs else PLAN_SCHEMA
 
 

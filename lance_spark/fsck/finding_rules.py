@@ -43,12 +43,10 @@ class CheckFinding:
 
     @property
     def severity(self) -> str:
-        """error, unreachable, warning or note."""
         return finding_codes.MEANINGS[self.code].severity
 
     @property
     def says(self) -> str:
-        """What is wrong, in words."""
         return " ".join(part for part in (finding_codes.MEANINGS[self.code].says, self.detail) if part)
 
     @property
@@ -154,8 +152,6 @@ Look = Callable[[list[Inside]], Iterable["tuple[str, str] | None"]]
 
 @dataclass(frozen=True)
 class Question:
-    """The criteria besides files and needs."""
-
     checked: frozenset[int]
     """Chains whose files must exist: not those of deleted branches."""
     lost_bases: frozenset[str]
@@ -441,13 +437,10 @@ _PACKED, _DEDICATED = 1, 2
 
 @dataclass(frozen=True)
 class BlobFile:
-    """A file that rows refer to."""
-
     name: str
     size: int
     """Its size in bytes, or the minimum."""
     exact: bool
-    """Whether the size is exact."""
     rows: int
     """Number of rows with a blob in it."""
 
@@ -458,7 +451,6 @@ def blob_name(number: int) -> str:
 
 
 def blob_files(descriptions: Iterable[pa.StructArray]) -> list[BlobFile]:
-    """The files that descriptions refer to."""
     tables = [_ends(part) for part in descriptions if {field.name for field in part.type} >= DESCRIPTION]
     if not tables:
         return []
@@ -553,8 +545,6 @@ _NUMBER = r"(\d+)\s*[,}\]]"
 
 
 class Origin(NamedTuple):
-    """The version that a branch was created from."""
-
     parent: str | None
     """None for main."""
     version: int

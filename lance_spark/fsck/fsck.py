@@ -330,7 +330,6 @@ def needed_of(survey: Survey, span: ChainSpan) -> Iterator[pa.RecordBatch]:
 
 
 def about_versions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of NEEDED about versions."""
     for batch in batches:
         yield batch.filter(pc.is_valid(batch["code"]))
 
@@ -603,7 +602,6 @@ def _relative(location: DatasetLocation, root: Root, path: str) -> str:
 
 
 def about_files(keys: frozenset[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of NEEDED about some data files."""
     for batch in batches:
         yield batch.filter(pc.is_in(batch["key"], pa.array(sorted(keys), pa.string())))
 

@@ -19,7 +19,6 @@ from lance_spark.storage.small_files import write_below
 
 
 def digest_of(path: str, content: bytes) -> Digest:
-    """The digest of a file with this content."""
     return Digest(path, len(content), hashlib.sha256(content).hexdigest())
 
 

@@ -305,8 +305,6 @@ _NEWEST = 1_000
 
 
 class RefFacts:
-    """Collects evidence, once for each ref."""
-
     def __init__(self, location: DatasetLocation, examined: Examined) -> None:
         self._location, self._survey, self._examined = location, examined.survey, examined
         self._chains = {chain.branch: chain for _, chain in self._survey.owned()}
@@ -447,7 +445,6 @@ def is_bad(location: DatasetLocation, file: repair_record.SuspectFile) -> bool:
 
 
 def directory_of(root: Root, uuid: str) -> str:
-    """URI of the directory of an index segment."""
     return f"{root.uri}/_indices/{uuid}" if root.is_dataset else f"{root.uri}/{uuid}"
 
 

@@ -53,7 +53,6 @@ class RepairPlan(Shown):
         return f"nothing can be done: {self.stopped}" if self.stopped else told
 
     def grids(self) -> tuple[Grid, ...]:
-        """The steps and the findings beyond repair."""
         steps = tuple((str(number), step.kind, step.why, str(step)) for number, step in enumerate(self.steps, start=1))
         rows = tuple((one.finding.code, one.finding.path, one.why) for one in self.beyond)
         return (
@@ -274,8 +273,6 @@ class ManifestFact:
 
 @dataclass(frozen=True)
 class RepairFacts:
-    """The evidence for planning a repair."""
-
     refs: Mapping[str, repair_record.RestoreRef | str] = field(default_factory=dict)
     """By path of the ref file: what restores it, or why it cannot be restored."""
     lost_refs: Mapping[str, str] = field(default_factory=dict)
@@ -306,13 +303,10 @@ class Outcome:
 
 @dataclass(frozen=True, repr=False)
 class RepairResult(Shown):
-    """What a repair did, or what was undone."""
-
     record: str
     """Its id, for undoing it; "" if nothing was done."""
     outcomes: tuple[Outcome, ...]
     undone: bool = False
-    """Whether it was undone."""
 
     @property
     def complete(self) -> bool:

@@ -49,9 +49,7 @@ class FsckReport(Shown):
     complete: bool = True
     """False if the record of a clone is unreadable, so that the clone was not checked."""
     repair: RepairPlan | None = field(default=None, compare=False)
-    """What can be repaired, if requested."""
     repaired: RepairResult | None = field(default=None, compare=False)
-    """What was repaired."""
     frame: Callable[[pa.Table], Any] | None = field(default=None, compare=False)
 
     @property
@@ -152,7 +150,6 @@ def _row(finding: CheckFinding) -> dict[str, Any]:
 
 
 def worst_first(findings: list[CheckFinding]) -> tuple[CheckFinding, ...]:
-    """Findings in the order of a report."""
     return tuple(sorted(findings, key=lambda each: (SEVERITIES.index(each.severity), each.code, each.path)))
 
 
@@ -174,8 +171,6 @@ _MOST_CATALOG_REFS = 3
 
 @dataclass(frozen=True)
 class TableCheck:
-    """What the check of one table found."""
-
     table: str
     uri: str
     findings: tuple[CheckFinding, ...]
@@ -263,7 +258,6 @@ class CatalogFsckReport(Shown):
         return f"{told}{own}; {counted(len(self.tables), 'table')} and {counted(files, 'file')} checked"
 
     def grids(self) -> tuple[Grid, ...]:
-        """Findings about tables, then about the catalog."""
         rows: list[tuple[str, ...]] = []
         for check in self.tables:
             if check.error:

@@ -24,7 +24,6 @@ from lance_spark.format.schema import unknown_column
 
 SCALAR, LIST, SUBSTRING, TEXT, VECTOR = "scalar", "list", "substring", "text", "vector"
 METRICS = ("l2", "cosine", "dot")
-"""Metrics for vectors of floats."""
 HAMMING = "hamming"
 """The only metric for vectors of bytes: the number of bits that differ."""
 LANGUAGES = (
@@ -51,7 +50,6 @@ _TEXT: Mapping[str, type] = {
 }
 _ANY: Mapping[str, type] = {"num_segments": int}
 SETTINGS: Mapping[str, type] = {**_VECTOR, **_HNSW, **_PQ, **_TEXT, **_ANY}
-"""All settings of all kinds."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,6 @@ class Kind:
         return (*METRICS, HAMMING) if self.takes_bytes else METRICS if self.is_vector else ()
 
     def fits(self, type: pa.DataType) -> bool:
-        """Whether it supports a column of that type."""
         return _FITS[self.family](type) or (self.takes_bytes and is_byte_vector(type))
 
     @property
@@ -356,7 +353,6 @@ class IndexRequest:
 
     @property
     def index_name(self) -> str:
-        """The given name, or pylance's default."""
         return self.name or f"{self.column}_idx"
 
 
@@ -732,7 +728,6 @@ def plan_training(kind: Kind, settings: Mapping[str, Any], dimension: int, rows:
 
 
 METRIC = "l2"
-"""The default metric, as in pylance."""
 
 
 def _sub_vectors(given: int | None, dimension: int) -> int:

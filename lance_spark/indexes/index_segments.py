@@ -203,7 +203,6 @@ def delete_segments(location: DatasetLocation, branch: str | None, uuids: Iterab
 
 
 def as_index(record: IndexRecord) -> Any:
-    """An index in the form pylance takes."""
     from lance.dataset import Index, IndexFile
 
     made = None if record.created_at is None else EPOCH + timedelta(milliseconds=record.created_at)

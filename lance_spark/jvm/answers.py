@@ -84,7 +84,6 @@ def partitions(pickled: Sequence[bytes]) -> Answer:
 
 
 def grouped_partitions(pickled: Sequence[bytes], keys: RowBytes) -> Answer:
-    """The same, each with its key."""
     return Answer("grouped partitions", (keys.fields, tuple(zip(pickled, keys.contents, strict=True))))
 
 

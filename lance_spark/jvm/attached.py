@@ -102,7 +102,6 @@ class Server:
             kept[key][1].append(request)
 
     def forget(self, key: str) -> None:
-        """Forget all requests of a session."""
         self._shared["kept"].pop(key, None)
 
     def kept(self) -> list[tuple[str, Any, list[str]]]:

@@ -56,7 +56,6 @@ class Bridge:
         self.maker: Any = None
         """The Java object that creates the handlers; None if the session lacks this package's Java classes."""
         self.batches = False
-        """Whether scans return batches."""
         self.writes_columns = False
         """Whether writes send rows of plain types to Python as columns."""
         self.feeds = False
@@ -116,7 +115,6 @@ class Bridge:
         return self._classes[name]
 
     def new(self, name: str, *arguments: Any) -> Any:
-        """A new object of a class."""
         return self.find(name)(*arguments)
 
     def call(self, name: str, *arguments: Any) -> Any:
@@ -171,7 +169,6 @@ class Bridge:
         return self.call("scala.jdk.javaapi.CollectionConverters.asScala", [*items]).toSeq()
 
     def items(self, found: Any) -> list[Any]:
-        """The elements of a Scala Seq."""
         return list(self.call("scala.jdk.javaapi.CollectionConverters.asJava", found))
 
     def thread(self) -> int:
@@ -196,7 +193,6 @@ class Bridge:
         return self.call("scala.Option.apply", value)
 
     def long(self, value: int) -> Any:
-        """A ``java.util.OptionalLong``."""
         return self.call("java.util.OptionalLong.of", value)
 
     def schema(self, schema: StructType) -> Any:
@@ -243,7 +239,6 @@ def parsed_schema(text: str) -> StructType:
 
 
 def from_java(schema: Any) -> StructType:
-    """Python's schema for a JVM one."""
     return parsed_schema(schema.json())
 
 

@@ -27,7 +27,6 @@ _SIGNATURE = re.compile(r"([^\s.]+)\(([^()]*)\)")
 """Java's text of a method: ``public int java.lang.String.indexOf(java.lang.String,int) throws ...``."""
 
 connected: WeakKeyDictionary[SparkSession, Bridge] = WeakKeyDictionary()
-"""The bridges in use, by session."""
 
 
 def connect(spark: SparkSession) -> Bridge:

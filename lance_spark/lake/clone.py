@@ -75,7 +75,6 @@ class AddRows:
 
     entries: tuple[Entry, ...]
     doing: str
-    """Completes "Cannot ..."."""
 
     @property
     def needs(self) -> RowFilter:

@@ -34,8 +34,6 @@ from lance_spark.errors import Conflict, LanceSparkError
 
 
 class LakeDecision(NamedTuple):
-    """How changes of a branch change main's rows."""
-
     edit: Edit
     conflicts: tuple[LakeConflict, ...]
 

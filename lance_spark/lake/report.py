@@ -25,7 +25,6 @@ class PublishedTable:
 
     @property
     def change(self) -> str:
-        """What the publish changes, in words."""
         return f"rows; dropped columns: {', '.join(self.columns_dropped)}" if self.columns_dropped else "rows"
 
 
@@ -94,7 +93,6 @@ class LakeDiff(Shown):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the branch has nothing to merge."""
         return not self.changes
 
     def _card(self) -> Card:
@@ -131,7 +129,6 @@ Dropped = Mapping[str, tuple[str, ...]]
 
 
 def report(journal: Journal, outcome: PublishOutcome | None, dropped: Dropped | None = None) -> Publish:
-    """A publish by what is stored of it."""
     lost = dropped or {}
     done = {} if outcome is None else {table.location: table for table in outcome.tables}
     tables = []

@@ -86,14 +86,11 @@ def bounds_of(values: pa.Array, buckets: Iterable[int] = ()) -> Bounds | None:
 
 @dataclass(frozen=True)
 class Watched:
-    """A column to collect facts of."""
-
     name: str
     buckets: tuple[int, ...] = ()
 
 
 def watched(layout: TableLayout) -> tuple[Watched, ...]:
-    """The columns that a layout names."""
     counts = {name: [] for name in layout.columns}  # type: dict[str, list[int]]
     for each in layout.partition:
         if each.name == BUCKET and each.argument is not None:
@@ -186,7 +183,6 @@ def as_json(bounds: Bounds) -> list[Any]:
 
 
 def key_json(key: Key) -> list[Any]:
-    """A key in JSON."""
     return [{"d": str(value)} if isinstance(value, Decimal) else value for value in key]
 
 
@@ -206,9 +202,6 @@ def from_json(entry: Sequence[Any]) -> Bounds:
 
 
 # --- The file of the facts that one commit brings
-
-Facts = Mapping[str, Mapping[int, Bounds]]
-"""Bounds by name of a data file, and by the column's place in it."""
 
 
 def taken(fragments: Sequence[str]) -> tuple[list[str], dict[str, Any]]:

@@ -34,15 +34,11 @@ class Compared:
 
 @dataclass(frozen=True)
 class All:
-    """True where all parts are."""
-
     parts: tuple[Condition, ...]
 
 
 @dataclass(frozen=True)
 class OneOf:
-    """True where one of the parts is."""
-
     parts: tuple[Condition, ...]
 
 
@@ -350,7 +346,6 @@ def _integer(tokens: list[_Token], words: list[str], kind: pa.DataType) -> int |
 
 
 def _cast(tokens: list[_Token], words: list[str], target: str, read: Any) -> Any:
-    """``CAST('value' AS TARGET)``."""
     if words[:2] != ["CAST", "("] or words[-1] != ")" or len(words) < 6 or words[3] != "AS":
         return None
     if "".join(words[4:-1]) != target.upper() or tokens[2].kind != "text":

@@ -67,7 +67,6 @@ class TableLayout:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns that it names, each once."""
         return tuple(dict.fromkeys([*(each.column for each in self.partition), *self.cluster]))
 
     @property
@@ -95,7 +94,6 @@ NO_LAYOUT = TableLayout()
 
 
 def quoted(name: str) -> str:
-    """A column's name in SQL."""
     return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
 
@@ -259,10 +257,3 @@ def check(layout: TableLayout, schema: pa.Schema) -> None:
         raise InvalidOption(
             f"The table cannot have the layout {layout}: {reason}.", hint=f"Its columns are {', '.join(schema.names)}."
         )
-
-
-def clears(column: str, layout: TableLayout) -> str | None:
-    """Why a column cannot be dropped, renamed or get another type; None if the layout does not name it."""
-    if column not in layout.columns:
-        return None
-    return f"the table's layout names it: {layout}"

@@ -47,6 +47,5 @@ def measure(item: MeasureItem) -> Iterator[pa.RecordBatch]:
 def measure_items(
     location: DatasetLocation, pin: PinnedVersion, columns: Sequence[Watched], fragments: Sequence[int], at_once: int
 ) -> list[MeasureItem]:
-    """The work for some fragments of a version."""
     parts = [tuple(fragments[first : first + at_once]) for first in range(0, len(fragments), at_once)]
     return [MeasureItem(location, pin, tuple(columns), part) for part in parts]

@@ -149,14 +149,11 @@ class Track:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A graph, one row for each version."""
-
     dots: tuple[Dot, ...]
     tracks: tuple[Track, ...]
 
     @property
     def columns(self) -> int:
-        """The number of lanes side by side."""
         return 1 + max((column for track in self.tracks for column, _ in track.points), default=0)
 
     @property
@@ -242,7 +239,6 @@ ROW = 28
 _LANE_WIDTH, _MARGIN, _LETTER, _GAP = 18, 12, 6.7, 6
 _LONGEST_NAME = 20
 _MOST_LABELS = 4
-"""The most labels beside one version."""
 _PALETTE = ("#3b82d6", "#d97a1e", "#2f9e58", "#a365d9", "#dd5555", "#1f9aa8", "#b5890b", "#d65796")
 """Readable on white and on black. The first one is main's."""
 _LOOKS = {

@@ -19,7 +19,6 @@ from lance_spark.log.listing_rules import BRANCH_ENDS, SHOWN, TAG_ENDS, branch_g
 # --- A table, its branches, tags and remotes as cards
 
 _COLUMNS = 6
-"""How many column names are shown."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,6 @@ def remotes_card(what: str, uri: str, known: Mapping[str, str]) -> show.Card:
 _EDGE = "1px solid rgba(128,128,128,.45)"
 _CELL = f"border:none;padding:0 14px 0 0;height:{ROW}px;line-height:{ROW}px;white-space:nowrap;color:inherit"
 _MOST = 500
-"""How many versions are drawn."""
 _LONGEST = 50
 """How many characters of a message the table shows; the tooltip has all of it."""
 
@@ -154,7 +152,6 @@ class History(show.Shown):
     start: core_refs.PinnedVersion
     entries: tuple[LogEntry, ...]
     older: bool = False
-    """Whether older versions exist."""
     note: str | None = None
     """What it says of rows that wait in no version."""
 

@@ -161,7 +161,6 @@ def _alone(record: RefRecord, unmerged: Mapping[str, str], now: datetime, option
 
 
 def warning(entry: ExpiryEntry, now: datetime) -> Warned:
-    """The warning to write into a ref."""
     end = entry.record.expires_at
     if end is None:
         raise ValueError(f"{entry.record.name} has no end")
@@ -198,7 +197,6 @@ KEPT, WARN, WARNED, EXPIRED, UNMERGED, NEEDED, PROTECTED, UNKNOWN = (
 )
 """States of refs. Only expired ones are deleted."""
 DELETED, TOLD, STAYED = "deleted", "warned of", "stayed"
-"""Outcomes for a ref."""
 DEFAULT_WARN = timedelta(days=7)
 _FORMAT = 1
 
@@ -214,8 +212,6 @@ class ExpiryOptions:
 
 @dataclass(frozen=True)
 class RefRecord:
-    """What is known about a branch or tag."""
-
     kind: str
     name: str
     at: str = ""
@@ -310,7 +306,6 @@ class ExpiryPlan(Shown):
 
     @property
     def summary(self) -> str:
-        """How many refs are in each state."""
         return _counts(entry.state for entry in self.entries) or "no branches and no tags"
 
     def _card(self) -> Card:
@@ -338,7 +333,6 @@ class ExpiryReport(Shown):
 
     @property
     def complete(self) -> bool:
-        """Whether the whole plan was carried out."""
         return not self.of(STAYED)
 
     def to_json(self) -> str:
@@ -347,7 +341,6 @@ class ExpiryReport(Shown):
 
     @property
     def summary(self) -> str:
-        """How many refs had each outcome."""
         return _counts(each.outcome for each in self.outcomes) or "nothing to do"
 
     def _card(self) -> Card:

@@ -182,7 +182,6 @@ class Selection:
     only: frozenset[str] = frozenset()
     """Steps; empty for all."""
     skip: frozenset[str] = frozenset()
-    """Steps to leave out."""
     tables: tuple[str, ...] = ()
     """Names or patterns of tables; empty for all."""
     not_tables: tuple[str, ...] = ()

@@ -34,7 +34,6 @@ deleted as soon as the policy allows."""
 OF_BRANCHES = frozenset({COMPACTION, INDEXES})
 """Steps that run on each branch; the others run on the whole table."""
 DESTRUCTIVE = frozenset({EXPIRY, CLEANUP})
-"""Steps that delete."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,6 @@ class TablePolicy:
         return replace(self.cleanup, undo_window=max(given, self.cleanup.undo_window))
 
     def for_branch(self, branch: str | None) -> BranchRules:
-        """The rules for a branch (None for main)."""
         layers = tuple(each for layer in self.layers for each in layer.for_branch(branch))
         return BranchRules(
             frozenset().union(*(layer.skip for layer in layers)),
@@ -151,7 +149,6 @@ class MaintenancePolicy:
     """By name or pattern, first match wins: the refinements, and the cleanup policy that includes them."""
 
     def for_table(self, name: str) -> TablePolicy:
-        """The policy for a table of that name."""
         found = _first(self.tables, name)
         if found is None:
             return TablePolicy((self.everywhere,), self.cleanup)
@@ -329,8 +326,6 @@ _DAMAGED = "damaged"
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One step of one table, planned or finished."""
-
     step: str
     branch: str | None = None
     """Name of the branch; None for a step of the whole table."""
@@ -342,7 +337,6 @@ class StepRecord:
     rows: int = 0
     """Rows that are to be, or were, indexed."""
     refs: int = 0
-    """Refs that expire or expired."""
     files: int = 0
     """Files that are to be, or were, deleted."""
     freed: int = 0
@@ -396,8 +390,6 @@ class KindSize:
 
 @dataclass(frozen=True)
 class TableRecord:
-    """One table, planned or finished."""
-
     name: str
     uri: str
     steps: tuple[StepRecord, ...] = ()
@@ -426,7 +418,6 @@ class TableRecord:
 
     @property
     def problems(self) -> list[str]:
-        """Errors, and reasons that block steps."""
         told = [self.error] if self.error else []
         return told + [step.problem for step in self.steps if step.bad]
 
@@ -442,7 +433,6 @@ class TableRecord:
 
     @property
     def state(self) -> str:
-        """The state of the table in one word."""
         if self.error:
             return FAILED
         states = {step.state for step in self.steps}
@@ -513,7 +503,6 @@ def not_looked_at(record: TableRecord) -> TableRecord:
 
 
 def nothing_freed(kinds: Mapping[str, KindSize]) -> dict[str, KindSize]:
-    """Owned bytes by kind, with nothing freed yet."""
     return {kind: KindSize(size.owned, 0) for kind, size in kinds.items()}
 
 
@@ -525,8 +514,6 @@ _NS = 10**9
 
 @dataclass(frozen=True)
 class Remembered:
-    """What is known about one table."""
-
     checked_s: int | None = None
     """When it was checked, in seconds since the epoch; None for never."""
     sound: bool = True
@@ -537,12 +524,9 @@ class Remembered:
 
 @dataclass(frozen=True)
 class Memory:
-    """What is known about all tables, by URI."""
-
     tables: Mapping[str, Remembered] = field(default_factory=dict)
 
     def of(self, uri: str) -> Remembered:
-        """What is known about a table."""
         return self.tables.get(uri, Remembered())
 
     def to_json(self) -> str:
@@ -629,7 +613,6 @@ def table_value(record: TableRecord) -> int:
 
 
 def most_valuable_first(records: Iterable[TableRecord]) -> list[TableRecord]:
-    """Tables by descending value, then by name."""
     return sorted(records, key=lambda record: (-table_value(record), record.name))
 
 

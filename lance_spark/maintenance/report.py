@@ -39,7 +39,6 @@ class MaintenanceReport(Shown):
     """What belongs to the whole lake: publishes, branches, the catalog's own table, directories that no row names."""
     notes: tuple[str, ...] = ()
     memory: Memory = field(default_factory=Memory, compare=False)
-    """The memory for the next run."""
     expected: int | None = None
     """Number of tables, in the unfinished report of a run that is going on or was interrupted; None in a final one."""
 

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from lance.fragment import FragmentMetadata
 
 _MOST = 8192
-"""Rows that are taken at once."""
 _BLOBS = 8
-"""Blobs that are held at once."""
 
 
 class PatchPlace(NamedTuple):

@@ -306,7 +306,6 @@ class NumberedRows(NamedTuple):
     ids: Rows
     """The stable id of each row."""
     dead: Rows
-    """Deleted rows."""
 
 
 def find_ids(wanted: Rows, candidates: Iterable[NumberedRows]) -> Rows | None:
@@ -381,7 +380,6 @@ class Given(NamedTuple):
     """Rows that the result does not have."""
 
     def find(self, names: Rows) -> tuple[Mask, Rows]:
-        """Which of some rows are given, and where."""
         at = np.minimum(np.searchsorted(self.names, names), max(0, len(self.names) - 1))
         known: Mask = self.names[at] == names if len(self.names) else np.zeros(len(names), bool)
         return known, at
@@ -571,7 +569,6 @@ class SettledRows(NamedTuple):
     """Conflicts that were settled, in rows."""
 
     rows: int
-    """In which something was settled."""
     by: str
     """The preference as it is typed, or ``resolve``."""
 
@@ -583,7 +580,6 @@ class CellPlan:
     columns: tuple[CellColumn, ...]
     rule: CellRule
     rows: int
-    """Rows that both sides changed."""
     emptied: tuple[Emptied, ...] = ()
     open: tuple[Patch, ...] = ()
     """Rows that nothing settles yet, by the fragment that has them."""

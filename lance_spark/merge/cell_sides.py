@@ -104,7 +104,6 @@ class CellSide:
         return bool(self.back) or any(not any(file.path in appended for file in entry.files) for entry in self.added)
 
     def dead(self, snapshot: Snapshot, fragment: Fragment) -> Rows:
-        """The deleted rows of a fragment."""
         return np.asarray(deleted_offsets(self.location, snapshot, fragment).to_numpy(), np.int64)
 
     def removed(self, base: Fragment, now: Fragment | None) -> Rows | None:
@@ -114,7 +113,6 @@ class CellSide:
         return np.setdiff1d(gone, before) if self.has_back or np.isin(before, gone).all() else None
 
     def keys(self, snapshot: Snapshot, rows: Sequence[FragmentRows], names: Sequence[str]) -> pa.Table:
-        """The keys of rows, with their addresses."""
         batches = read_rows(RowSource(self.location, snapshot.pin, tuple(rows)), names)
         tables = [pa.Table.from_batches([batch.select([*names, ADDRESS])]) for batch in batches]
         if not tables:

@@ -33,7 +33,6 @@ def place_of(locations: Locations, sides: Sides) -> PatchPlace:
 
 DECIDE = "compare rows"
 _PART = 100_000
-"""Rows of one item."""
 OUTCOMES = pa.schema(
     [
         ("patch", pa.int64()),

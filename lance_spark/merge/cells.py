@@ -73,8 +73,6 @@ NO_NULL = f"column '{{}}' cannot be null, and {STALE}"
 
 
 class SettledCells(NamedTuple):
-    """A change without open fragments."""
-
     change: MergeChange
     deletions: Mapping[int, tuple[int, ...]] = {}
     """Rows to delete where both sides removed rows: offsets in the fragment of ours, by its id."""
@@ -125,7 +123,6 @@ class _Pair:
 
     @property
     def is_open(self) -> bool:
-        """Whether any row must be found."""
         return bool(self.wanted(True).any() or self.wanted(False).any())
 
     def wrote(self, of_ours: bool) -> bool:
@@ -162,7 +159,6 @@ class _Home(NamedTuple):
     written: set[int]
     """The columns that the other side wrote in place."""
     rewritten: list[bool]
-    """Whether the other side rewrote rows."""
 
 
 class _CellSettling:
@@ -522,7 +518,6 @@ class _CellSettling:
         )
 
     def _new(self, in_ours: bool) -> set[int]:
-        """The columns that a side added."""
         return {at for at, column in enumerate(self.columns) if column.base is None and column.named(in_ours)}
 
     def _computed(self, by_ours: bool, computed: Computed) -> set[int]:

@@ -173,7 +173,6 @@ class ColumnChanges:
     inner: tuple[InnerChange, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do."""
         return bool(self.drop or self.rename or self.nullable or self.add or self.comment or self.inner)
 
 
@@ -311,7 +310,6 @@ def _inner(base: Tree, theirs: Tree) -> InnerChange | None:
 
 
 def _above(entry: Field, fields: Mapping[int, Field]) -> Iterator[int]:
-    """The ids of everything around a field."""
     while entry.parent_id in fields:
         yield entry.parent_id
         entry = fields[entry.parent_id]
@@ -435,7 +433,6 @@ class MergeConflict(Recorded):
     """Versions of ours that may have made it."""
     theirs: str = ""
     fragments: tuple[int, ...] = ()
-    """Ids of fragments in ours."""
     rows: tuple[str, ...] = ()
     """Example rows, by the table's key if it has one."""
     contested: tuple[ContestedRow, ...] = ()
@@ -446,7 +443,6 @@ class MergeConflict(Recorded):
     """A column by which these rows could be matched."""
 
     def lines(self) -> Iterator[str]:
-        """The sentence, and a line for each row."""
         yield str(self)
         yield from self.contested_lines()
 
@@ -471,9 +467,7 @@ class Replacement:
     ours: Fragment
     theirs: Fragment
     files: bool
-    """Whether theirs wrote columns."""
     deletion: bool
-    """Whether theirs deleted rows."""
     both_deleted: bool = False
     """Whether ours also deleted rows. They must be different rows."""
 
@@ -488,7 +482,6 @@ class Kinship:
     shares: bool = False
     """Whether ours took in versions that theirs has and the base lacks."""
     has_base: bool = True
-    """Whether ours took in the base."""
     earlier: Steps = field(default_factory=lambda: Steps(None))
     """The versions before the base that ours did not take in."""
 
@@ -549,7 +542,6 @@ class Sides:
 
     @property
     def rewrites(self) -> tuple[Rewrite, ...]:
-        """All known compactions, of either side."""
         return (*self.our_steps.rewrites, *self.their_steps.rewrites, *self.kinship.earlier.rewrites)
 
     @cached_property
@@ -619,7 +611,6 @@ class CellPair(NamedTuple):
     reason: str
     """Why it is a conflict if rows cannot be matched."""
     wrote_ours: bool = False
-    """Whether ours wrote columns in place."""
     wrote_theirs: bool = False
     is_moved: bool = False
     """Whether either side moved its rows to other fragments. Only the rows that both sides changed are left open."""

@@ -21,7 +21,6 @@ from lance_spark.merge.cell_rules import NOWHERE, CellColumn, Cells, Form, Mask,
 from lance_spark.merge.change_rules import ContestedRow, Patch, Rows
 
 MOST = 20
-"""Rows that a conflict tells."""
 _COMPARE = "compare rows"
 _LONGEST = 200
 """Characters of a text that a conflict tells."""
@@ -73,7 +72,6 @@ def json_value(value: pa.Scalar) -> Any:
 
 
 def rows_of(told: Iterable[str]) -> tuple[ContestedRow, ...]:
-    """The rows of a conflict, from their JSON."""
     return tuple(ContestedRow(**json.loads(each)) for each in [*told][:MOST])
 
 

@@ -84,7 +84,6 @@ class _Holding:
         return of_runs.overlap(self.labels)
 
     def places(self, labels: Runs) -> dict[int, Offsets]:
-        """The rows with some labels, by fragment."""
         found = {}
         for key, own in self.live.items():
             here = of_runs.within(of_runs.by_label(own), labels)

@@ -502,8 +502,6 @@ def _gone(what: str, missing: NotFound) -> NotCommittable:
 
 
 class FollowedChange(NamedTuple):
-    """A change without contests."""
-
     change: change_rules.MergeChange
     conflicts: tuple[change_rules.MergeConflict, ...] = ()
     ours_old: Mapping[int, row_ids.Runs] = {}

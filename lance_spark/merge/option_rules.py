@@ -150,7 +150,6 @@ class MergeOptions:
 
     @property
     def preferred(self) -> Prefer:
-        """The preference, however it was given."""
         if self.ours or self.theirs:
             return Prefer(rest=OURS if self.ours else THEIRS)
         return Prefer.of(self.prefer)
@@ -162,8 +161,6 @@ PREFERENCE = ("prefer", "ours", "theirs")
 
 @dataclass(frozen=True)
 class PublishOptions:
-    """How to publish a branch of many tables."""
-
     message: str | None = None
     dry_run: bool = False
     prefer: Prefer = field(default_factory=Prefer)

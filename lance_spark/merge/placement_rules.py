@@ -100,7 +100,7 @@ def place(change: MergeChange, ours: Snapshot, theirs: Snapshot, reference: InPl
                 continue
             names[key] = _free_name(root, file, theirs)
             copies[key] = Copy(root, _path(root, file.path), f"data/{names[key]}", file.size, sidecars)
-    kept = {path for replacement in change.replaced for path in _paths(replacement.ours)}
+    kept = {file.path for replacement in change.replaced for file in replacement.ours.files}
     ids = _ids(change, ours, theirs)
     pairs = [(fragment, ids[fragment.id]) for fragment in change.added]
     pairs += [
@@ -201,7 +201,3 @@ def _deletion(
     if new_id == fragment.id and (root == ours.root or bases[root] is not None):
         return []
     return [Copy(root, fragment.deletion.path_for(fragment.id), fragment.deletion.path_for(new_id))]
-
-
-def _paths(fragment: Fragment) -> set[str]:
-    return {file.path for file in fragment.files}

@@ -42,8 +42,6 @@ from lance_spark.merge.result_rules import NullChange, lost_fields, result_field
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """What gives ours the changes of theirs."""
-
     sides: Sides
     change: MergeChange
     placed: Placed
@@ -67,7 +65,6 @@ class ReplayPlan:
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether there is nothing to do."""
         return not self.change and not self.conflicts and not self.only_settles
 
     @property
@@ -121,12 +118,10 @@ class ReplayPlan:
 
     @property
     def copies(self) -> tuple[Copy, ...]:
-        """Files to copy before the commit."""
         return self.placed.copies
 
     @property
     def notes_on_cells(self) -> tuple[str, ...]:
-        """Notes on cells that are left empty."""
         return () if self.cells is None else tuple(told(self.cells.emptied))
 
     def summary(self) -> Summary:
@@ -215,7 +210,6 @@ class Assembly:
 
     @classmethod
     def of(cls, sides: Sides, change: MergeChange, placed: Placed, fields: Mapping[int, int]) -> Assembly:
-        """The assembly of a planned change."""
         ours, followed = sides.ours.contents, change.followed
         return cls(
             sides.theirs,
@@ -545,7 +539,6 @@ class Summary(show.Recorded):
     columns_added: tuple[str, ...]
     columns_dropped: tuple[str, ...]
     files: int
-    """Files to copy."""
     bytes: int
     """Bytes of data files to copy, as their writers recorded them."""
     rows_merged: int = 0
@@ -560,7 +553,6 @@ class Summary(show.Recorded):
         return {names.get(name, name): value for name, value in super().as_record().items()}
 
     def line(self) -> show.Line:
-        """Rows, files and columns, in one line."""
         line: show.Line = [
             (show.PLUS, f"+{self.rows_added:,}"),
             (show.PLAIN, " "),
@@ -582,7 +574,6 @@ class MergeResult(show.ShownInLines, show.Recorded):
 
     action: str
     into: str
-    """Branch that received the changes."""
     source: str
     """``branch@version`` that the changes come from."""
     base: str

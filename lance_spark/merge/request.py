@@ -100,7 +100,6 @@ def open_root(request: Request, uri: str) -> DatasetLocation:
 
 
 def stamped(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
-    """A version with its commit time."""
     return pin if pin.stamp is not None else pin_version(location, pin.branch, pin.version)
 
 

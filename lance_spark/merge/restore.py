@@ -32,7 +32,6 @@ from lance_spark.storage.mem_wal import check_nothing_waits
 @dataclass(frozen=True)
 class Restored:
     version: PinnedVersion
-    """The new version."""
     indexes_lacking: tuple[str, ...] = ()
     """Indexes that no longer cover all rows they covered in the restored version. Optimizing them adds the rest."""
 

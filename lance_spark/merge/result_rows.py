@@ -50,7 +50,6 @@ Locations = tuple[DatasetLocation, DatasetLocation]
 class _BroughtRows(NamedTuple):
     fragment: Fragment
     without: npt.NDArray[np.int64] | None = None
-    """Offsets to leave out."""
     only: npt.NDArray[np.int64] | None = None
 
 
@@ -434,7 +433,6 @@ def _paired(keys: Hashes, values: Hashes) -> Hashes:
 def _rows(
     location: DatasetLocation, snapshot: Snapshot, parts: Iterable[_BroughtRows], names: Iterable[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a version, with their addresses."""
     rows = []
     for part in parts:
         if part.only is not None:

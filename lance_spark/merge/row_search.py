@@ -100,7 +100,6 @@ def _found(location: DatasetLocation, base: Snapshot, side: Snapshot, steps: Ste
 
 
 def _columns(snapshot: Snapshot) -> dict[tuple[int, str], str]:
-    """The names of columns, by id and type."""
     return {(entry.id, entry.type): entry.name for entry in snapshot.contents.fields if entry.parent_id < 0}
 
 

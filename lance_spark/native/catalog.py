@@ -294,7 +294,6 @@ def _text(position: Any) -> str | None:
 
 
 def _column(path: tuple[str, ...], kind: Any) -> pa.Field:
-    """A column of one of Spark's types."""
     field = {"name": path[-1], "type": json.loads(kind.json()), "nullable": True, "metadata": {}}
     return to_arrow(parsed_json(json.dumps({"type": "struct", "fields": [field]}))).field(0)
 
@@ -302,7 +301,6 @@ def _column(path: tuple[str, ...], kind: Any) -> pa.Field:
 # --- Procedures, for ``CALL``
 
 NAMESPACE = "system"
-"""The namespace of all procedures."""
 _TEXTS = "ARRAY<STRING>"
 _TYPES: Mapping[str, Any] = {
     "STRING": "string",
@@ -446,7 +444,6 @@ class NativeCatalog(Creating, Altering, Procedures, KeyFunctions):
         self.own_procedures: dict[str, Callable[[], Implementation]] = {}
 
     def in_session(self, bridge: Bridge) -> NativeCatalog:
-        """The same catalog in another session."""
         raise NotImplementedError
 
     def to_string(self) -> str:
@@ -506,7 +503,6 @@ class NativeCatalog(Creating, Altering, Procedures, KeyFunctions):
         """Does nothing: no cached state can be out of date."""
 
     def list_tables(self, _namespace: Any) -> Any:
-        """Tables of a namespace. Paths have none."""
         return self.bridge.array(names.IDENTIFIER, [])
 
     def _find(
@@ -564,7 +560,6 @@ class PathCatalog(NativeCatalog):
         self._storage_options = storage_options
 
     def in_session(self, bridge: Bridge) -> NativeCatalog:
-        """The same catalog in another session."""
         return PathCatalog(bridge, self._name, self._storage_options)
 
 
@@ -578,7 +573,6 @@ class RootCatalog(Namespaces, NativeCatalog):
         self.catalog = catalog
 
     def in_session(self, bridge: Bridge) -> NativeCatalog:
-        """The same catalog in another session."""
         return RootCatalog(bridge, self._name, self.catalog)
 
     def list_tables(self, namespace: Any) -> Any:

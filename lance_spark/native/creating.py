@@ -143,7 +143,6 @@ def folded_key(key: str) -> str:
 
 
 def other_format(provider: str) -> Refused:
-    """The error for a table of another format."""
     return Refused(f"Tables of this catalog are of format '{FORMAT}', not '{provider}'.", hint="Leave out USING.")
 
 

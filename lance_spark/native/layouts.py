@@ -46,7 +46,6 @@ def transforms_of(bridge: Bridge, layout: TableLayout) -> Any:
 
 
 def transform_of(bridge: Bridge, transform: Transform) -> Any:
-    """One of Spark's transforms."""
     call = f"{names.MAYBE_EXPRESSIONS}."
     column = transform.column if transform.column.isidentifier() else "`" + transform.column.replace("`", "``") + "`"
     if transform.name == IDENTITY or transform.name in TIMES:

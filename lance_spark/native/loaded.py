@@ -36,6 +36,5 @@ class LoadedCatalog(PathCatalog):
         return NativeTable(self.bridge, source, source.name).java()
 
     def table_exists(self, wanted: Any) -> bool:
-        """Whether there is such a number."""
         parts = parts_of(wanted)
         return len(parts) == 1 and parts[0].isdecimal() and int(parts[0]) < len(self._sources)

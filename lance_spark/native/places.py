@@ -209,7 +209,6 @@ class RootPlaces:
         return {} if place.table is None else describe_table(self.catalog, place.table).properties
 
     def alter_properties(self, place: Place, put: Mapping[str, str], unset: Sequence[str]) -> None:
-        """Set and remove properties in the catalog."""
         if place.table is not None:
             alter_table(self.catalog, place.table, put, unset)
 
@@ -279,7 +278,6 @@ class PathPlaces:
         return staging.read_properties(place.location, place.spec.branch) if place.is_branch else {}
 
     def alter_properties(self, place: Place, put: Mapping[str, str], unset: Sequence[str]) -> None:
-        """As one version of the branch."""
         staging.alter_properties(place.location, place.branch_to_change("alter the table"), put, unset)
 
     def context(self, engine: Engine) -> Context:
@@ -287,4 +285,3 @@ class PathPlaces:
 
 
 Places: TypeAlias = RootPlaces | PathPlaces
-"""The tables of a catalog."""

@@ -38,7 +38,6 @@ class PublishedCatalog(RootCatalog):
             ) from None
 
     def in_session(self, bridge: Bridge) -> NativeCatalog:
-        """The same catalog in another session."""
         return PublishedCatalog(bridge, self._name, self._whole)
 
     @property

@@ -56,7 +56,6 @@ class RowStatement:
     bridge: Bridge
     text: str
     args: dict[str, Any] | list[Any] | None = None
-    """Values of its parameters."""
     plan: Any = None
     """The result of Spark's parser; None if the statement is given as text."""
 
@@ -289,7 +288,6 @@ def _class(plan: Any) -> str:
 
 
 def frame_of(bridge: Bridge, plan: Any) -> DataFrame:
-    """A DataFrame of a plan of Spark's."""
     return DataFrame(bridge.call(f"{names.DATASET}.ofRows", bridge.session, plan), bridge.spark)
 
 
@@ -307,9 +305,7 @@ class AnalyzedChange:
 
     bridge: Bridge
     table: StoredTable
-    """The table to change."""
     relation: Any
-    """Spark's relation of the table."""
     root: Any
     """``WriteDelta``; ``AppendData`` or ``InsertOnlyMerge`` of a MERGE that only inserts; ``DeleteFromTable`` of all
     rows."""

@@ -56,8 +56,6 @@ class _RowsScanBuilder(Implementation):
 
 
 class RowsScan(Implementation):
-    """Spark's ``LocalScan``: no job runs."""
-
     interfaces: ClassVar = (names.LOCAL_SCAN,)
 
     def __init__(self, bridge: Bridge, name: str, schema: pa.Schema, rows: Batches) -> None:
@@ -74,7 +72,6 @@ class RowsScan(Implementation):
         return {"readSchema": answers.schema(self._columns), "description": answers.text(self.description())}
 
     def rows(self) -> Any:
-        """The rows in Spark's internal form."""
         wire = wire_schema(self._columns)
         return internal_rows(self.bridge, [conform(batch, wire) for batch in self._rows()], self._columns)
 

@@ -76,8 +76,6 @@ SMALL_ROWS = 100_000
 
 @dataclass(frozen=True)
 class Source:
-    """A read with its version resolved."""
-
     read: PinnedRead
     given: StructType | None = None
     """The user's schema; None for the dataset's own."""
@@ -142,7 +140,6 @@ class Source:
 
     @property
     def name(self) -> str:
-        """Its place and version, for display."""
         return f"{self.read.location.uri}@{self.read.pin}"
 
 
@@ -196,7 +193,6 @@ LOCAL_ROWS = 10_000
 LOCAL_BYTES = 4 * 2**20
 """Maximum bytes that the driver reads itself, estimated from their types."""
 LOCAL_FRAGMENTS = 64
-"""Maximum fragments that the driver opens."""
 
 TAKEN_ROWS = 1_000
 """Maximum rows that each task reads one by one, once it knows the first rows in an order."""
@@ -536,8 +532,6 @@ MAX_RUNTIME_FILTER = 2**16
 
 
 class _Scan(Implementation):
-    """The common part of all scans."""
-
     kept: ClassVar = frozenset({"description"})
 
     def __init__(self, bridge: Bridge, planned: PlannedScan, stream: TableStream | None = None) -> None:
@@ -597,7 +591,6 @@ class NativeLocalScan(_Scan):
         return super().answered() if few is None else {**super().answered(), "rows": few}
 
     def rows(self) -> Any:
-        """The rows in Spark's internal form."""
         return internal_rows(self.bridge, self.planned.local or (), self.columns)
 
 
@@ -706,7 +699,6 @@ def needs_no_shuffle(bridge: Bridge, source: Source, pushed: Pushed, groups: fro
 
 
 def key_schema(known: Grouping) -> pa.Schema:
-    """The schema of keys."""
     return pa.schema([pa.field(f"k{at}", kind) for at, kind in enumerate(known.kinds)])
 
 
@@ -728,7 +720,6 @@ class GroupedScan(NativeScan):
         return f"{super().description()}, {GROUPED}: [{by}]"
 
     def answered(self) -> dict[str, Answer]:
-        """The answers for every scan, and the keys."""
         functions = [(function_name(each), each.column, each.argument or 0) for each in self._known.transforms]
         return {**super().answered(), "outputPartitioning": answers.grouping(functions, len(self._keyed))}
 
@@ -862,7 +853,6 @@ class TableStream:
     bridge: Bridge
     place: Place
     given: Mapping[str, str]
-    """The options of the read."""
 
     def micro_batches(self, schema: StructType, checkpoint: str) -> Any:
         """Spark's ``MicroBatchStream``. Raises Refused for immutable versions, and InvalidOption."""

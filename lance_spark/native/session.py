@@ -75,7 +75,6 @@ class Room:
         return RootCatalog(self.bridge, name, opened if ref is None else at_ref(opened, *ref))
 
     def put_catalog(self, catalog: NativeCatalog) -> None:
-        """Register a catalog under its name."""
         self.catalogs[catalog.name()] = catalog
         catalogs(self.bridge).put(catalog.name(), catalog.java())
 
@@ -193,7 +192,6 @@ def current(spark: SparkSession) -> Room | None:
 
 
 def describe(spark: SparkSession) -> Capabilities:
-    """How the session executes its reads."""
     room = _rooms.get(spark)
     if room is not None:
         reason = "every name of Spark that it takes was found"

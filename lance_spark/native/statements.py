@@ -62,7 +62,6 @@ def look_after(room: Room, opening: statement_rules.Opening, args: Args) -> Data
 
 
 def is_about(room: Room, opening: statement_rules.Opening) -> bool:
-    """Whether a statement is about a Lance table."""
     return _table(room, opening) is not None
 
 
@@ -106,7 +105,6 @@ class _Work:
     args: Args
 
     def carry_out(self, statement: statement_rules.Statement) -> tuple[pa.Schema, Rows]:
-        """The columns and rows of the result."""
         if isinstance(statement, statement_rules.DescribeHistory):
             return HISTORY, history(self.place.location, self._pin(), statement.limit)
         if isinstance(statement, statement_rules.Optimize):
@@ -235,7 +233,6 @@ class _Work:
 
     @staticmethod
     def _told(found: Any) -> dict[str, Any]:
-        """A branch or a tag as a row."""
         if found is None:
             return {}
         if hasattr(found, "parent_version"):
@@ -261,7 +258,6 @@ def _behind(args: Args, used: int) -> Any:
 
 
 def data_frame(bridge: Bridge, source: Source) -> DataFrame:
-    """A DataFrame pinned to the version."""
     table = NativeTable(bridge, source, source.name).java()
     none = bridge.option(None)
     functions = bridge.option(FunctionsOfPaths(bridge).java()) if bridge.groups else none

@@ -59,7 +59,6 @@ class NativeTable(Implementation):
         return MARK + self.source.key
 
     def answered(self) -> dict[str, Answer]:
-        """The known answers about a version."""
         return {
             "name": answers.text(self._name),
             "schema": answers.schema(with_char_types(self.source.schema)),
@@ -84,7 +83,6 @@ class DeclaredTable(Implementation):
         self._name, self._place, self._properties = name, place, properties
 
     def answered(self) -> dict[str, Answer]:
-        """A table without columns."""
         return {
             "name": answers.text(self._name),
             "schema": answers.schema(StructType()),
@@ -188,7 +186,6 @@ class NativeWriteBuilder(Implementation):
         return self._with({REPLACES: sql})
 
     def _with(self, more: Mapping[str, str]) -> Any:
-        """A builder of an append with further options."""
         info = self._info
         given = {**dict(info.options().asCaseSensitiveMap()), **more}
         self._info = NativeWriteInfo(self.bridge, info.query_id(), info.schema(), given)

@@ -255,7 +255,6 @@ def input_partitions(parts: tuple[ScanPartition, ...], scan_filter: str | None) 
 
 
 def grouped_partitions(parts: tuple[ScanPartition, ...], scan_filter: str | None, keys: RowBytes) -> Answer:
-    """The same, each with its key."""
     pickled = [pickle.dumps(TaskPart(part, scan_filter)) for part in parts]
     return answers.grouped_partitions(pickled, keys)
 

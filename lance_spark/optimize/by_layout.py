@@ -20,9 +20,7 @@ from lance_spark.optimize.compaction_rules import RewrittenTask
 from lance_spark.storage.datasets import open_pinned
 
 _AT_ONCE = 32
-"""Fragments that one task measures."""
 Known = Mapping[int, Mapping[str, Bounds]]
-"""What is known of each fragment."""
 
 
 def complete_facts(

@@ -35,16 +35,12 @@ _SHOWN = 20
 
 @dataclass(frozen=True)
 class OptimizeProgress(WorkProgress):
-    """The progress of a compaction, in fragments."""
-
     rows: int = 0
-    """Rows that were rewritten and committed."""
     bytes: int = 0
     """Size of the committed data files."""
 
     @property
     def fragments(self) -> int:
-        """Total number of fragments to rewrite."""
         return self.total
 
     def __str__(self) -> str:
@@ -164,7 +160,6 @@ class RewrittenTask(NamedTuple):
     result: str
     """pylance's result, as JSON."""
     files: tuple[str, ...]
-    """Paths of the new data files."""
     fragments: int
     bytes: int
 
@@ -176,7 +171,6 @@ class OptimizePlan(Shown):
     groups: tuple[tuple[RewriteTask, ...], ...]
     """Each becomes one commit."""
     fragments: int
-    """Fragments of the version."""
     inherited: int = 0
     """Fragments that are left alone because their files are in another place."""
     rehome: tuple[str, ...] = ()
@@ -243,12 +237,10 @@ class OptimizeResult(ShownInOneLine, Hinting):
     version: PinnedVersion
     """The newest version it made, or the one it examined if it made none."""
     plan: OptimizePlan
-    """What it planned to do."""
     dry_run: bool = False
     fragments_removed: int = 0
     fragments_added: int = 0
     rows: int = 0
-    """Rows that were rewritten."""
     bytes: int = 0
     """Size of the new data files."""
     commits: int = 0
@@ -297,7 +289,6 @@ class OptimizeResult(ShownInOneLine, Hinting):
         )
 
     def as_record(self) -> dict[str, Any]:
-        """Plain values, for a row of a table."""
         return {
             "branch": self.version.reference[0],
             "version": self.version.version,

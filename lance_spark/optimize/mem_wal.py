@@ -26,7 +26,6 @@ class WalResult(ShownInOneLine):
     """Rows of the write-ahead log that are in the table now."""
 
     version: PinnedVersion
-    """The newest version."""
     tables: int = 0
     """SSTables of the log that were compacted."""
     rows_written: int = 0

@@ -413,8 +413,6 @@ _SORTING = 4
 
 @dataclass(frozen=True)
 class _Planned:
-    """A plan and what carries it out."""
-
     plan: OptimizePlan
     clusters: order_rules.ClusterPlan
     keys: tuple[order_rules.FragmentKeys, ...]
@@ -589,7 +587,6 @@ def _write(location: DatasetLocation, planned: _Planned, runner: Runner) -> pa.T
 
 
 def _packs(fragments: Iterable[Fragment], most: int) -> list[tuple[int, ...]]:
-    """Ids of the fragments for each reading task."""
     packs: list[tuple[int, ...]] = []
     own: list[int] = []
     size = 0

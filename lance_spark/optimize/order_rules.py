@@ -143,7 +143,6 @@ class Scale:
 
     @property
     def bits(self) -> int:
-        """Bits per column in a z-value."""
         return min(_MOST_BITS, 63 // len(self.ordering.columns))
 
     def line(self, rows: pa.Table) -> pa.Table:
@@ -159,7 +158,6 @@ class Scale:
 
 
 def scale_of(ordering: Ordering, sample: pa.Table) -> Scale:
-    """The scale derived from a sample of rows."""
     plain = Scale(ordering)
     if not ordering.curve:
         return plain
@@ -206,18 +204,15 @@ class FragmentKeys(NamedTuple):
     ends: pa.Table
     """Two rows: the first and the last; for a curve, the minimum and maximum of each column."""
     sample: pa.Table
-    """Some rows."""
 
 
 @dataclass(frozen=True)
 class ClusterPlan:
     fragments: frozenset[int]
-    """Fragments to rewrite."""
     scale: Scale
     bounds: pa.Table
     """Bounds between the parts, each of which becomes a fragment."""
     depth: float
-    """Depth of the fragments to rewrite."""
 
     @property
     def parts(self) -> int:

@@ -154,7 +154,6 @@ def matching_fragments(item: MatchItem) -> Iterator[pa.RecordBatch]:
 
 
 def rewritten_task(task: RewriteTask, result: str) -> RewrittenTask:
-    """A finished task, from pylance's result."""
     new = _new_fragments(result)
     files = [file for fragment in new for file in fragment["files"]]
     size = sum(file.get("file_size_bytes") or 0 for file in files)
@@ -313,7 +312,6 @@ def _together(pieces: Sequence[bytes], ordering: Ordering) -> pa.Table:
 
 
 def ends_from(table: pa.Table) -> pa.Table:
-    """The ends of all parts, from WRITTEN."""
     return together(_unpacked(ends) for ends in table["ends"].to_pylist())
 
 

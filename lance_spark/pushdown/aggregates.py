@@ -27,8 +27,6 @@ MAX_SUMMED_DIGITS = 28
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One aggregate that Spark's planner requests."""
-
     function: Function
     column: Column | None = None
     """None only for COUNT_STAR. An aggregate over anything but a column cannot be represented, and is not pushed."""
@@ -52,7 +50,6 @@ class AggregatePlan:
     columns: tuple[str, ...]
     """Top-level columns to read; empty for COUNT_STAR alone."""
     groups: tuple[tuple[str, ...], ...]
-    """Group columns."""
     partials: tuple[Partial, ...]
     output: pa.Schema
     """The result, in the Arrow types that Spark expects: group columns first, then one column per aggregate. Names are
@@ -152,12 +149,10 @@ _MERGED = {"count": "sum"}
 
 
 def key(at: int) -> str:
-    """Name of the column of a group key."""
     return f"key{at}"
 
 
 def result(at: int) -> str:
-    """Name of the column of an aggregate."""
     return f"out{at}"
 
 
@@ -167,7 +162,6 @@ def nan_flag(at: int) -> str:
 
 
 def needs_nan_flag(partial: Partial) -> bool:
-    """Whether the aggregate needs a flag for NaN."""
     return partial.function == "MAX" and bool(pt.is_floating(partial.input))
 
 
@@ -213,7 +207,6 @@ def group(plan: AggregatePlan, rows: pa.Table) -> pa.Table:
 
 
 def merge(plan: AggregatePlan, groups: pa.Table) -> pa.Table:
-    """Merge groups with the same key."""
     functions = [_FUNCTIONS[each.function] for each in plan.partials]
     wanted = [(result(at), _MERGED.get(function, function), result(at)) for at, function in enumerate(functions)]
     return _aggregate(plan, groups, wanted)
@@ -256,7 +249,6 @@ def _normalised(keys: pa.Array) -> pa.Array:
 MAX_GROUPS = 2**18
 """Maximum groups to keep; with more, partial rows are emitted."""
 MAX_BYTES = 64 * 2**20
-"""Maximum bytes of groups to keep."""
 CHUNK_ROWS = 2**18
 """Rows to group at once: grouping each batch of 65,536 on its own takes twice the time."""
 CHUNK_BYTES = 32 * 2**20

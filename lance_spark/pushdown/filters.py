@@ -250,7 +250,6 @@ class Reference:
 
     @property
     def is_not_null(self) -> str:
-        """True where it has a value."""
         return self._apart_from_indexes(f"{self.sql} IS NOT NULL")
 
     def _apart_from_indexes(self, sql: str) -> str:
@@ -293,7 +292,6 @@ def matches(column: Reference, function: str, text: str | None, wanted: bool) ->
 
 
 def compare_columns(left: Reference, operator: str, right: Reference) -> str | None:
-    """Two columns of the same type."""
     kind = left.kind
     # DataFusion distinguishes -0.0 from 0.0 and one NaN from another.
     if kind != right.kind or pt.is_dictionary(kind) or pt.is_floating(kind) or pt.is_nested(kind):
@@ -618,7 +616,6 @@ def plain_field(schema: pa.Schema, path: tuple[str, ...]) -> pa.Field | None:
 
 
 def _on_path(schema: pa.Schema, path: tuple[str, ...]) -> Iterator[pa.Field]:
-    """The fields at a path and around it."""
     return (found for depth in range(1, len(path) + 1) if (found := field_at(schema, path[:depth])) is not None)
 
 

@@ -410,12 +410,9 @@ class Operator:
 
 @dataclass(frozen=True)
 class ExplainedPlan:
-    """Parts of the output of ``EXPLAIN EXTENDED``."""
-
     analyzed: tuple[Operator, ...]
     optimized: tuple[Operator, ...]
     text: str
-    """Text of the optimized plan."""
 
 
 def read_plan(text: str) -> ExplainedPlan | None:

@@ -117,8 +117,6 @@ def _numbers(addresses: np.ndarray, seed: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Statistics:
-    """The result of ``Scan.estimateStatistics``."""
-
     rows: int
     """Rows that are not deleted."""
     bytes: int

@@ -37,7 +37,6 @@ DEFAULT_COUNT = 20
 
 
 def new_change(kind: str, name: str, action: str) -> reflog.RefChange:
-    """A record that is not written yet."""
     now_ns = time.time_ns()
     at = moment_at(now_ns)
     return reflog.RefChange(f"{now_ns:020d}-{uuid4().hex[:8]}", at, kind, name, action, author=author())

@@ -372,7 +372,6 @@ def delete_tag(location: DatasetLocation, name: str, force: bool = False) -> Non
 # --- Settings of branches and tags: lifetime, owner, protection
 
 Settings = Mapping[str, object]
-"""By name."""
 
 
 def check_settings(settings: Settings, tag: bool = False) -> None:
@@ -552,8 +551,6 @@ def _otherwise(old: str, new: str) -> str:
 
 @dataclass(frozen=True)
 class OwnFiles:
-    """The contents of one branch's own directory."""
-
     versions: tuple[int, ...] = ()
     """Numbers of its versions, ascending; the first is the one it was created with."""
     files: int = 0

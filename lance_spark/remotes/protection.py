@@ -21,8 +21,6 @@ from lance_spark.storage.versions import VersionCache
 
 @dataclass(frozen=True)
 class Remote:
-    """Another place with the same dataset."""
-
     name: str
     location: DatasetLocation
 

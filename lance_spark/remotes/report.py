@@ -95,7 +95,6 @@ class PullResult(show.ShownInLines, show.Recorded):
         return {**record, **({"kept": self.kept} if self.kept is not None else {})}
 
     def lines(self) -> Iterator[show.Line]:
-        """What was fetched, if anything, and merged."""
         if self.fetched.news:
             yield from self.fetched.lines()
         else:
@@ -129,7 +128,6 @@ class PushedTag(show.ShownInLines, show.Recorded):
         return {"action": "push", **super().as_record(), "at": str(self.at)}
 
     def lines(self) -> Iterator[show.Line]:
-        """Where the remote has it now."""
         if not self.created:
             yield show.said_of_places(f"{self.remote} ({self.uri}) has tag '{self.tag}' already, at {self.at}.")
             return

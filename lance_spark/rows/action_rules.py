@@ -56,7 +56,6 @@ class Clause:
 
     @property
     def words(self) -> str:
-        """The clause as SQL spells it."""
         return f"when {self.case} then {_ACTIONS[self.action]}"
 
 
@@ -280,8 +279,6 @@ _LOOKUP_UNITS = {unit: 1024**power for power, unit in enumerate(("B", "KiB", "Mi
 
 @dataclass(frozen=True)
 class Found:
-    """The facts known before a merge runs."""
-
     rows: int
     """Of the table."""
     outside: int

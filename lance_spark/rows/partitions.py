@@ -132,5 +132,4 @@ def replace_rows(
 
 
 def sum_rows(written: Sequence[str]) -> int:
-    """Rows of new fragments, pylance's JSON."""
     return sum(int(entry["physical_rows"]) for entry in map(json.loads, written))

@@ -52,7 +52,6 @@ class Terms(NamedTuple):
     reordered: bool = False
     """Whether it moves all rows of some fragments to new ones, in another order, and changes none."""
     properties: Mapping[str, str] = {}
-    """Any further properties of its version."""
 
 
 def commit_rows(location: DatasetLocation, head: PinnedVersion, change: Prepared, terms: Terms) -> PinnedVersion:
@@ -152,8 +151,6 @@ class Added(NamedTuple):
 
 
 class Rebased(NamedTuple):
-    """A change, prepared for a newer version."""
-
     pin: PinnedVersion
     change: Prepared
     added: tuple[Added, ...]

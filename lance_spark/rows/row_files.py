@@ -102,7 +102,6 @@ class _Found:
         (deleted if operation == DELETE else updated).update(own)
 
     def parts(self) -> list[dict[str, Any]]:
-        """PARTS of the fragments of the table."""
         maps = {"deleted": self._deleted, "updated": self._updated}
         parts: list[dict[str, Any]] = [
             {**_NO_PART, "fragment": key, **{name: found[key].serialize() for name, found in maps.items()}}

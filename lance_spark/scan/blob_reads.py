@@ -207,7 +207,6 @@ class _ObjectFile(io.RawIOBase):
         return self._at
 
     def size(self) -> int:
-        """Bytes of the blob."""
         if self._size is None:
             found = objects.look(self._location, self._reference.address)
             if found is None:

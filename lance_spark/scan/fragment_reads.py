@@ -346,8 +346,6 @@ class FragmentRows(NamedTuple):
 
 @dataclass(frozen=True)
 class RowSource:
-    """A version and the rows to read."""
-
     location: DatasetLocation
     pin: PinnedVersion
     rows: tuple[FragmentRows, ...]

@@ -63,8 +63,6 @@ class ScanPartition:
 
 @dataclass(frozen=True)
 class ScanRequest:
-    """The inputs of a plan besides the fragments."""
-
     row_width: float
     """Estimated bytes of one row of the columns to read."""
     column_share: float = 1.0

@@ -58,8 +58,6 @@ class Shingling:
 
 @dataclass(frozen=True)
 class Banding:
-    """How signatures are cut into bands."""
-
     bands: int
     rows: int
     """Places in each band."""

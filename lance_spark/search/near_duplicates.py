@@ -31,8 +31,6 @@ _AT_ONCE = 4096
 
 
 class DuplicatesWork(NamedTuple):
-    """Everything that tasks need to know."""
-
     location: DatasetLocation
     pin: PinnedVersion
     column: str

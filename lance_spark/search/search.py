@@ -61,7 +61,6 @@ class PreparedSearch:
     flat: tuple[int, ...]
     """Fragments whose vectors are compared one by one."""
     field: pa.Field | None
-    """The column of vectors."""
     text_bytes: int = 0
     """Rows with texts that no index covers."""
 

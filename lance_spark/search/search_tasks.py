@@ -38,12 +38,9 @@ LIVE = "_rowid >= 0"
 
 @dataclass(frozen=True)
 class Near:
-    """How a vector is searched for."""
-
     column: str
     metric: str
     indexed: bool
-    """Whether to use an index."""
     segments: tuple[str, ...] = ()
     """Segments of the index that cover rows. Of several indexes on a column pylance uses the first one, and finds
     nothing if that has another metric."""
@@ -75,7 +72,6 @@ class SearchWork:
     prefilter: bool
     fast: bool
     columns: tuple[str, ...]
-    """The output columns besides the measures."""
     wire: pa.Schema
     """All output columns, in their output types."""
     near: Near | None = None
@@ -289,7 +285,6 @@ class JoinWork(NamedTuple):
     column: str
     """The column of vectors in the other table."""
     field: pa.Field
-    """The column to search."""
     flat: tuple[int, ...]
     """Fragments that no index covers."""
     names: tuple[str, ...]

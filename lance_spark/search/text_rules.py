@@ -24,7 +24,6 @@ class MatchQuery:
     """How many letters of a word may differ: 0, 1 or 2."""
     operator: str = "or"
     boost: float = 1.0
-    """Factor for the score."""
     prefix_length: int = 0
     """How many letters at the beginning must not differ."""
     max_expansions: int = 50

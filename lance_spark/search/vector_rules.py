@@ -24,7 +24,6 @@ class Shape(NamedTuple):
     """The contents of each row of a column of vectors."""
 
     size: int
-    """Length of a vector."""
     number: str
     """The type of the numbers, as numpy names it."""
     several: bool

@@ -14,7 +14,6 @@ class Capabilities:
     reason: str
     """Why, or why not."""
     spark: str = ""
-    """Spark's version."""
     catalogs: tuple[str, ...] = ()
     """Names of the catalogs that SQL can use."""
     no_row_changes: str | None = None

@@ -65,8 +65,6 @@ def recorded(
 
 @dataclass(frozen=True)
 class Records:
-    """The records of a branch at one moment."""
-
     location: DatasetLocation
     branch: str | None
     names: tuple[str, ...]

@@ -411,7 +411,6 @@ def commit_once(
 
 
 def overtaken(branch: str | None, outcome: str = "nothing was changed") -> Conflict:
-    """The error after the last attempt."""
     return Conflict(f"Other processes kept committing to '{branch or MAIN}'; {outcome}.", hint="Run it again.")
 
 

@@ -218,7 +218,6 @@ class TagWriter:
             dataset.tags.create(name, target.reference)
 
     def move(self, name: str, target: core_refs.PinnedVersion) -> None:
-        """Point an existing tag at another version."""
         dataset = self._of(name)
         with translated(self.location, f"moving tag '{name}'"):
             dataset.tags.update(name, target.reference)
@@ -234,7 +233,6 @@ def create_tag(location: DatasetLocation, name: str, target: core_refs.PinnedVer
 
 
 def move_tag(location: DatasetLocation, name: str, target: core_refs.PinnedVersion) -> None:
-    """Point an existing tag at another version."""
     TagWriter(location).move(name, target)
 
 
@@ -249,7 +247,6 @@ def read_main(location: DatasetLocation) -> dict[str, str]:
 
 
 def replace_main(location: DatasetLocation, metadata: Mapping[str, str]) -> None:
-    """Set all key-value pairs of main."""
     from lance_spark.storage.small_files import write_below  # imports pyarrow, which commands do not wait for
 
     write_below(location, core_refs.MAIN_FILE, core_refs.main_file(metadata))
@@ -264,7 +261,6 @@ def read_metadata(location: DatasetLocation, branch: str | None) -> dict[str, st
 
 
 def replace_tag_metadata(location: DatasetLocation, tag: str, metadata: Mapping[str, str]) -> None:
-    """Set all key-value pairs of a tag's ref."""
     check_ours(location)
     dataset = open_for_refs(location)
     with translated(location, f"changing the metadata of tag '{tag}'"):
@@ -272,7 +268,6 @@ def replace_tag_metadata(location: DatasetLocation, tag: str, metadata: Mapping[
 
 
 def replace_metadata(location: DatasetLocation, branch: str, metadata: Mapping[str, str]) -> None:
-    """Set all key-value pairs of a branch's ref."""
     check_ours(location)
     dataset = open_for_refs(location)
     with translated(location, f"changing the metadata of branch '{branch}'"):

@@ -328,7 +328,6 @@ class NamedTable:
     """A table of a catalog, by name. Plain values, so reading a path loads no catalog code."""
 
     root: DatasetLocation
-    """The catalog's directory."""
     name: str
     mode: str | None = None
     """How to read the catalog, unchecked; None for its default."""

@@ -195,7 +195,6 @@ _PAGE = 1000
 class StoredVersion(NamedTuple):
     version: int
     content: bytes
-    """Its manifest."""
     below: int | None
     """The next lower existing version; None if there is none."""
 

@@ -55,7 +55,6 @@ class BranchLook:
     """The transactions of the versions after the watermark; None for a version without a record. Cleaned-up versions
     are included only if the cleanup noted them. Empty without a watermark."""
     newest: int
-    """The newest version of the branch."""
     noted: Mapping[int, Noted] = field(default_factory=dict)
     """Everything that cleanups noted, of missing versions and of some existing ones."""
 

@@ -70,7 +70,6 @@ class StreamRead:
 
     @property
     def limits(self) -> Limits:
-        """The maximum that one batch reads."""
         return Limits(self.options.max_files, self.options.max_bytes, self.options.max_versions)
 
 
@@ -375,7 +374,6 @@ class StreamLine:
         return self.stamp(version)
 
     def snapshot(self, found: ReadVersion) -> Snapshot:
-        """A version with the places of its files."""
         known = self._snapshots.get(found.pin)
         if known is None:
             contents = versions.contents_of(self.location, found.pin, found.content)

@@ -36,7 +36,6 @@ class StreamOffset:
     line: str
     """Identity of the branch, unique among branches of the same name; "" for main."""
     begin: int
-    """The first version to read."""
     snapshot: bool
     """Whether all rows of that version are read, rather than just its changes."""
     next: StreamPlace
@@ -139,9 +138,7 @@ class PartSize(NamedTuple):
     """One part of a version. A part is never divided among batches."""
 
     files: int
-    """Fragments to read."""
     size: int
-    """Approximate number of bytes to read."""
 
 
 class VersionSize(NamedTuple):
@@ -159,7 +156,6 @@ class Limits:
     size: int | None = None
     """Bytes."""
     versions: int | None = None
-    """Versions with rows to read."""
 
     @property
     def any(self) -> bool:
@@ -213,9 +209,7 @@ class Effect(NamedTuple):
     """A version's effect on the fragments of the one before it, as far as the stream's columns show it."""
 
     added: int = 0
-    """New fragments."""
     removed: int = 0
-    """Fragments that are gone."""
     deleted: int = 0
     """Fragments whose deleted rows changed."""
     rewritten: int = 0

@@ -54,8 +54,6 @@ class RowsTask:
 
 @dataclass(frozen=True)
 class FeedTask:
-    """Changes that need no comparison."""
-
     reading: FeedReading
     pieces: tuple[Piece, ...]
 

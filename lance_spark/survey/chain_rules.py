@@ -29,7 +29,6 @@ class Contradiction:
     hint: str = field(compare=False)
 
     def error(self) -> CorruptData:
-        """The error that stops a run."""
         return CorruptData(self.message, hint=f"Nothing was deleted. {self.hint}")
 
 
@@ -180,7 +179,6 @@ class VersionFile(NamedTuple):
 
     version: int
     name: str
-    """File name in ``_versions``."""
     size: int
     """Bytes."""
     modified_ns: int

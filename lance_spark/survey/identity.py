@@ -18,8 +18,6 @@ CLONE_FILE = "_refs/lance_spark/clone.json"
 
 @dataclass(frozen=True)
 class CloneIdentity:
-    """What the file of a clone says."""
-
     name: str
     """``clone-`` and 16 hexadecimal digits: the name of its record and the beginning of its tags at a source."""
     uri: str

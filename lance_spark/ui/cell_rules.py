@@ -43,7 +43,6 @@ class Cell:
     full: str = ""
     """What unfolding shows; empty if ``text`` is all."""
     image: str = ""
-    """Of an image, its data URI."""
     points: str = ""
     """Of a vector, the points of its picture in SVG's notation."""
     mark: str = ""
@@ -59,7 +58,6 @@ class Pair:
 
     @property
     def changed(self) -> bool:
-        """Whether the two versions differ here."""
         return self.before is not None
 
 

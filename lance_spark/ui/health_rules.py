@@ -14,15 +14,12 @@ SOUND, ATTENTION, DAMAGED, UNKNOWN = "sound", "attention", "damaged", "unknown"
 UNREADABLE = "unreadable"
 """The kind of a report that is none."""
 _ORDER = (UNKNOWN, SOUND, ATTENTION, DAMAGED)
-_BAD = ("failed", "blocked")
 _MOST = 100
 """Problems of one report that a page lists."""
 
 
 @dataclass(frozen=True)
 class Health:
-    """What the reports say of a table."""
-
     state: str = UNKNOWN
     said: str = "not in a report"
 

@@ -166,7 +166,6 @@ class _Names:
 
 
 def now() -> datetime:
-    """The moment, UTC."""
     return datetime.now(timezone.utc)
 
 
@@ -210,7 +209,6 @@ def _or_note(notes: list[str], what: str, ask: Callable[[], tuple[_T, ...]]) -> 
 
 
 def lake_refs(catalog: Catalog) -> tuple[page_rules.LakeRefLine, ...]:
-    """The branches and the tags of a lake."""
     return tuple(
         page_rules.LakeRefLine(kind, ref.name, moment(ref.created_at), ref.tables, str(ref.lifetime), ref.ready)
         for kind in (BRANCH, TAG)
@@ -344,7 +342,6 @@ def look_at_version(location: DatasetLocation, ref: str) -> page_rules.VersionPa
 
 
 def look_at_rows(location: DatasetLocation, ref: str, everything: bool, count: int = 20) -> page_rules.RowsGrid:
-    """The first rows of a version."""
     pin = resolve_expression(location, ref, None)
     names = list(schema_of(location, pin).names)
     shown = page_rules.rows_grid(names, [], everything)
@@ -464,7 +461,6 @@ def diff_of(location: DatasetLocation, a: PinnedVersion, b: PinnedVersion) -> Di
 
 
 def look_at_diff(location: DatasetLocation, a: str, b: str) -> page_rules.DiffPage:
-    """The difference without its rows."""
     one, other = pins(location, a, b)
     return page_rules.diff_page(diff_of(location, one, other), rows_to_compare(location, one, other))
 

@@ -44,7 +44,6 @@ class Problem:
     message: str
     hint: str = ""
     status: int = 500
-    """The status of HTTP."""
 
     @classmethod
     def of(cls, error: LanceSparkError) -> Problem:
@@ -62,8 +61,6 @@ _STATUS = {2: 400, 3: 409, 10: 404, 11: 409, 12: 409, 20: 504, 21: 403, 22: 422}
 
 @dataclass(frozen=True)
 class TableLine:
-    """A table in the list of a lake."""
-
     name: str
     rows: str = ""
     size: str = ""
@@ -142,8 +139,6 @@ def matching(names: Sequence[str], query: str) -> list[str]:
 
 @dataclass(frozen=True)
 class RefLine:
-    """A branch or a tag of a table."""
-
     kind: str
     name: str
     at: str
@@ -179,7 +174,6 @@ class TablePage:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Names of the tags that people made."""
         return tuple(ref.name for ref in self.refs if ref.kind == "tag" and not ref.service)
 
 
@@ -274,8 +268,6 @@ def stat_text(stat: Stat | None) -> str:
 
 @dataclass(frozen=True)
 class RowsGrid:
-    """Rows of one version as cells."""
-
     names: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     hidden: tuple[str, ...] = ()
@@ -283,7 +275,6 @@ class RowsGrid:
 
 
 def rows_grid(names: Sequence[str], rows: Iterable[Mapping[str, Any]], everything: bool = False) -> RowsGrid:
-    """Rows with their first columns, or with all."""
     shown = tuple(names) if everything else tuple(names[:_WIDE])
     return RowsGrid(shown, tuple(cells(row, shown) for row in rows), tuple(names[len(shown) :]))
 
@@ -324,8 +315,6 @@ def column_lines(detail: VersionDetail) -> tuple[tuple[str, str, str], ...]:
 
 @dataclass(frozen=True)
 class DiffPage:
-    """The difference of two versions, without rows."""
-
     before: str
     after: str
     counts: tuple[tuple[str, str], ...]
@@ -471,7 +460,6 @@ class ReviewPage:
 
 
 def review_page(result: MergeResult, into_version: str, commands: Commands) -> ReviewPage:
-    """The page of a dry run."""
     card = card_of(result)
     return ReviewPage(
         source=result.source,
@@ -549,7 +537,6 @@ class AuditLine:
 
     @property
     def said(self) -> str:
-        """The answer in a sentence."""
         if not self.made:
             return "The record of the last audit cannot be read."
         if not self.is_current:

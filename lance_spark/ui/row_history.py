@@ -100,14 +100,12 @@ class _Search:
     column: str
     condition: str
     is_key: bool = True
-    """Whether the column tells rows apart."""
     main: Rows = ()
     """The rows of main."""
     more: bool = False
     _read: dict[PinnedVersion, Rows] = field(default_factory=dict)
 
     def at(self, pin: PinnedVersion) -> Rows:
-        """The rows of a version."""
         pin = PinnedVersion(pin.branch, pin.version)
         if pin not in self._read:
             self._read[pin] = self._rows(pin)

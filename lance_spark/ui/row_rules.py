@@ -130,13 +130,11 @@ class RowMaker:
     """A version that gave a row the values it has."""
 
     entry: LogEntry
-    """The version."""
     kind: str = CHANGED
     """``added``, ``deleted``, ``changed``, ``began`` or ``ended``."""
 
     @property
     def said(self) -> str:
-        """What it did, in words."""
         return _SAID[self.kind]
 
 
@@ -193,7 +191,6 @@ class RowOnBranch:
 
     @property
     def said(self) -> str:
-        """The state in words."""
         differing = sum(pair.changed for pair in self.rows[0]) if self.rows else 0
         cells = f"{counted(differing, 'cell')} differ{'s' if differing == 1 else ''} from {MAIN}"
         value = "" if self.is_key else "this value "

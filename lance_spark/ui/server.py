@@ -272,7 +272,6 @@ class _Views:
         return self._page("lake.html", page=page, query=self._given("q"))
 
     def tables(self) -> str:
-        """Some tables of the lake."""
         at, query, start = self._given("at"), self._given("q"), self._number("start", 0, 10**9)
         part = self._waiting.of(lambda: looking.look_at_tables(self._subject, at, query, start))
         return self._page("tables.html", part=part)
@@ -294,7 +293,6 @@ class _Views:
         return self._page("version.html", page=page)
 
     def rows(self) -> str:
-        """The first rows of a version."""
         place, ref, everything = self._place, self._given("ref", MAIN), self._given("all") == "1"
         grid = self._waiting.of(lambda: looking.look_at_rows(place(), ref, everything))
         return self._page("rows.html", grid=grid, ref=ref)
@@ -350,14 +348,12 @@ class _Views:
         return self._page("cleanups.html", part=part)
 
     def costs(self) -> str:
-        """What the tables of the lake take."""
         part = self._waiting.of(lambda: looking.look_at_costs(self._subject))
         return self._page("part.html", part=part, title="What costs most")
 
     # --- Reviews
 
     def review(self) -> str:
-        """The dry run of a merge."""
         place, asked = self._place, looking.AskedMerge.of(self._request.args)
         lake = None if self._subject.catalog is None else (self._subject.catalog.uri, self._name)
         page = self._waiting.of(lambda: looking.review(place(), asked, lake))
@@ -373,7 +369,6 @@ class _Views:
         return self._page("merged.html", lines=lines, table=name, compare=(seen.into, result.into))
 
     def lake_diff(self) -> str:
-        """What a branch of the lake changed."""
         branch = self._given("branch")
         found = self._waiting.of(lambda: looking.look_at_lake_diff(self._subject, branch))
         return self._page("lake_diff.html", found=found)
@@ -410,7 +405,6 @@ class Browsing(Shown):
     _thread: threading.Thread = field(repr=False, compare=False)
 
     def close(self) -> None:
-        """Stop serving."""
         self._server.close()
         self._thread.join(5)
 

@@ -57,7 +57,6 @@ class _Files:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the first file."""
         return read_rows(self.sources[0], self.known)[0]
 
     def batches(self) -> Iterator[pa.RecordBatch]:

@@ -78,7 +78,6 @@ def _opened(file: Any, path: str, schema: pa.Schema) -> tuple[pa.Schema, Iterato
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    """Whether a CSV file can have it."""
     return not pa.types.is_nested(kind) and not pa.types.is_binary(kind) and not pa.types.is_large_binary(kind)
 
 

@@ -21,8 +21,6 @@ from lance_spark.write.plan_rules import check_names
 
 @dataclass(frozen=True)
 class InitPlan:
-    """The steps that make a dataset exist."""
-
     columns: tuple[str, ...]
     """Names of the columns that the dataset has, or would have."""
     create: pa.Schema | None

@@ -32,7 +32,6 @@ class Tracking(Recorded):
     """``origin/main``."""
     remote: str
     branch: str
-    """The remote's branch."""
     version: int
     """The version of the remote that was fetched last."""
     ahead: int
@@ -49,8 +48,6 @@ class Tracking(Recorded):
 
 @dataclass(frozen=True)
 class Status(Recorded):
-    """A branch, its parent, and its remote's branches."""
-
     branch: str
     version: int
     """Its newest version."""

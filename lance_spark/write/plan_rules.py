@@ -106,7 +106,6 @@ class WritePlan:
         return self.options.create_from is not None
 
     def __str__(self) -> str:
-        """The steps, one per line."""
         branch = self.options.branch or MAIN
         steps = [f"create branch '{branch}' at {self.start}"] if self.creates_branch else []
         if self.claim is not None:

@@ -83,7 +83,6 @@ def _has(bridge: Bridge, name: str) -> bool:
 
 
 def _loader(bridge: Bridge) -> Any:
-    """The class loader that has the classes."""
     return attached.get(bridge.gateway) or bridge.session.sharedState().jarClassLoader()
 
 
