@@ -17,7 +17,7 @@ from lance_spark.catalog.lake_rules import LakePublished, LakeRef, ManifestAtPub
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import LAKE_TABLE
 from lance_spark.core.services import Service, check_directory, service_of
-from lance_spark.core.show import Card, Grid, Shown, counted
+from lance_spark.core.show import Card, Grid, Shown, counted, quoted_name
 from lance_spark.errors import CorruptData, InvalidName, InvalidOption, Refused
 
 DELIMITER = "$"
@@ -63,9 +63,7 @@ class Identifier(NamedTuple):
 
     def __str__(self) -> str:
         """As people type it, with backticks around parts that need them."""
-        return ".".join(
-            part if _PLAIN.fullmatch(part) else "`{}`".format(part.replace("`", "``")) for part in self.parts
-        )
+        return ".".join(part if _PLAIN.fullmatch(part) else quoted_name(part) for part in self.parts)
 
 
 ROOT = Identifier(())
@@ -429,8 +427,3 @@ def view_names(tables: Iterable[Identifier], prefix: str = "") -> dict[Identifie
             )
         names[table] = name
     return names
-
-
-def quoted_view(name: str) -> str:
-    """The name, quoted for SQL if necessary."""
-    return "`{}`".format(name.replace("`", "``"))

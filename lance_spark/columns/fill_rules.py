@@ -18,7 +18,7 @@ import pyarrow.types as pt
 
 from lance_spark.core.options import is_frame, names_of
 from lance_spark.core.refs import MAIN, PinnedVersion
-from lance_spark.core.show import ShownInOneLine, WorkProgress, check_progress, counted, meant, readable
+from lance_spark.core.show import ShownInOneLine, WorkProgress, check_progress, counted, meant, quoted_name, readable
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
 from lance_spark.format.blobs import holds_blobs
 from lance_spark.format.contents import Field, Fragment
@@ -119,10 +119,6 @@ def set_where(values: dict[str, str], where: str | None) -> dict[str, str]:
     if where is None:
         return dict(values)
     return {name: f"CASE WHEN ({where}) THEN ({text}) ELSE {quoted_name(name)} END" for name, text in values.items()}
-
-
-def quoted_name(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def without_values(plan: Evolution) -> dict[str, str]:

@@ -32,6 +32,11 @@ def readable(size: int) -> str:
     return f"{amount:,.1f} {_UNITS[-1]}"
 
 
+def quoted_name(name: str) -> str:
+    """An identifier in backticks, as SQL takes any."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """``1 file``, ``2 files``."""
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"

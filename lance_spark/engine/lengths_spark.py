@@ -10,6 +10,7 @@ import json
 import re
 from typing import Any, TypeAlias
 
+from lance_spark.core.show import quoted_name
 from lance_spark.engine.lazy_spark import st
 from lance_spark.format.kept_types import LENGTH_KEY
 
@@ -73,14 +74,8 @@ def _replaced_leaf(name: str, collation: str | None) -> tuple[str, str, bool]:
 
 def struct_text(names: list[str], kinds: list[str]) -> str:
     """The text of a struct's type, which Spark's parser reads whatever the names are; Spark itself quotes none."""
-    fields = (
-        f"{name if _PLAIN.fullmatch(name) else _quoted(name)}:{kind}" for name, kind in zip(names, kinds, strict=True)
-    )
-    return f"struct<{','.join(fields)}>"
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    plain = (name if _PLAIN.fullmatch(name) else quoted_name(name) for name in names)
+    return f"struct<{','.join(f'{name}:{kind}' for name, kind in zip(plain, kinds, strict=True))}>"
 
 
 def lengths_in(text: str, kind: st.DataType) -> Lengths | None:
@@ -98,7 +93,7 @@ def _read(text: str, at: int, kind: st.DataType) -> tuple[Lengths, int]:
         at = _taken(text, at, "struct<")
         for number, field in enumerate(kind.fields):
             at = _taken(text, at, "," if number else "")
-            quoted = _quoted(field.name)
+            quoted = quoted_name(field.name)
             at = _taken(text, at, quoted if text.startswith(quoted, at) else field.name)
             inner, at = _read(text, _taken(text, at, ":"), field.dataType)
             found.update({field.name: inner} if inner else {})

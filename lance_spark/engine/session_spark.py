@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 import pyarrow as pa
 
 from lance_spark.core.location import DatasetLocation, is_relative, refused_relative
-from lance_spark.core.show import Tell, WorkProgress, to_tell, untold
+from lance_spark.core.show import Tell, WorkProgress, quoted_name, to_tell, untold
 from lance_spark.engine.lazy_spark import F, check_pyspark, pyspark_module
 from lance_spark.engine.local import AutoEngine, Engine, Frame, Item, LocalRunner, Work, of_executor
 from lance_spark.engine.types_spark import to_spark, wire_schema
@@ -389,8 +389,4 @@ def with_metadata(frame: DataFrame, schema: StructType) -> DataFrame:
     """The DataFrame with column metadata that does not cross to executors, such as the length of vectors."""
     if not any(field.metadata for field in schema.fields):
         return frame
-    named = [
-        F.col("`" + field.name.replace("`", "``") + "`").alias(field.name, metadata=field.metadata)
-        for field in schema.fields
-    ]
-    return frame.select(*named)
+    return frame.select(*(F.col(quoted_name(each.name)).alias(each.name, metadata=each.metadata) for each in schema))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.types as pt
 
+from lance_spark.core.show import quoted_name
 from lance_spark.errors import InvalidOption
 
 PARTITION_BY, CLUSTER_BY = "lance_spark.partition_by", "lance_spark.cluster_by"
@@ -94,7 +95,7 @@ NO_LAYOUT = TableLayout()
 
 
 def quoted(name: str) -> str:
-    return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
+    return name if _PLAIN.fullmatch(name) else quoted_name(name)
 
 
 def declared(settings: Mapping[str, str]) -> TableLayout:

@@ -26,9 +26,9 @@ from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter
 from pyspark.sql.sql_formatter import SQLStringFormatter
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from lance_spark.columns.fill_rules import quoted_name
 from lance_spark.core.options import OWN_NAME, path_as_name, refused_table
 from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.show import quoted_name
 from lance_spark.core.table_options import local_moment, refuse_travel
 from lance_spark.datasource import datasource
 from lance_spark.engine.errors_spark import PYTHON, Spoken, as_spark, recovered

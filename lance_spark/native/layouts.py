@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from lance_spark.core.show import quoted_name
 from lance_spark.errors import Refused
 from lance_spark.jvm import names
 from lance_spark.layout.layout_rules import BUCKET, IDENTITY, TIMES, TableLayout, Transform, of_parts
@@ -47,7 +48,7 @@ def transforms_of(bridge: Bridge, layout: TableLayout) -> Any:
 
 def transform_of(bridge: Bridge, transform: Transform) -> Any:
     call = f"{names.MAYBE_EXPRESSIONS}."
-    column = transform.column if transform.column.isidentifier() else "`" + transform.column.replace("`", "``") + "`"
+    column = transform.column if transform.column.isidentifier() else quoted_name(transform.column)
     if transform.name == IDENTITY or transform.name in TIMES:
         return bridge.call(call + transform.name, column)
     if transform.name == BUCKET:

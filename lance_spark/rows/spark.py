@@ -28,12 +28,12 @@ from lance_spark.columns.fill_rules import (
     UpdateSize,
     columns_are_cheaper,
     columns_may_be_cheaper,
-    quoted_name,
 )
 from lance_spark.columns.spark import SqlValues, quoted, values_of
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import OWN_NAME, PREFIX
 from lance_spark.core.refs import MAIN, PinnedVersion
+from lance_spark.core.show import quoted_name
 from lance_spark.core.table_options import ReadOptions, WriteOptions
 from lance_spark.engine.session_spark import SparkRunner
 from lance_spark.engine.types_spark import to_arrow, to_spark, wire_schema

@@ -10,6 +10,7 @@ from weakref import WeakSet
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from lance_spark.core.show import quoted_name
 from lance_spark.format.schema import ROW_ID
 from lance_spark.pushdown.narrowing import EVERYTHING, Narrowing, confirmed, narrowing
 from lance_spark.session.sources import register_class
@@ -89,7 +90,7 @@ def read_options(found: Narrowing, spark_schema: StructType) -> dict[str, object
     if found.columns is not None:
         names = _read(found.columns, spark_schema)
         # A read has at least one column, and the row ids cost no file access.
-        given["columns"] = ["`" + name.replace("`", "``") + "`" for name in names] or [ROW_ID]
+        given["columns"] = [*map(quoted_name, names)] or [ROW_ID]
     if found.filter is not None:
         given["filter"] = found.filter
     if found.limit is not None:
@@ -105,7 +106,7 @@ def with_all_columns(frame: DataFrame, found: Narrowing, spark_schema: StructTyp
 
     def column(field: StructField) -> Column:
         if field.name in read:
-            return F.col("`" + field.name.replace("`", "``") + "`")
+            return F.col(quoted_name(field.name))
         return _stand_in(field).alias(field.name)
 
     return frame.select(*map(column, spark_schema))

@@ -32,7 +32,6 @@ from lance_spark.catalog.name_rules import (
     Removed,
     TableInfo,
     identify_table,
-    quoted_view,
     view_names,
 )
 from lance_spark.catalog.overview import look_at_catalog
@@ -40,7 +39,7 @@ from lance_spark.catalog.publish_rules import Journal
 from lance_spark.catalog.removing import Renamed
 from lance_spark.core.options import OWN_NAME, PREFIX, is_frame, names_of
 from lance_spark.core.refs import MAIN, RefSpec, branch_or_none
-from lance_spark.core.show import Card, Shown
+from lance_spark.core.show import Card, Shown, quoted_name
 from lance_spark.core.words import CALLS_OF_CATALOGS, OF_CATALOGS, Hinting, HintingType, NotIndexed
 from lance_spark.disk_usage.disk_usage import catalog_storage
 from lance_spark.disk_usage.report import CatalogStorage
@@ -394,7 +393,7 @@ class LanceCatalog(Shown, NotIndexed, Hinting, metaclass=HintingType):
                 at = self.table(table)
                 frames[view] = LanceTable(session, at.location, at.ref).to_df()
         for view, frame in frames.items():
-            frame.createOrReplaceTempView(quoted_view(view))
+            frame.createOrReplaceTempView(quoted_name(view))
         return list(frames)
 
     def migrate(self, dry_run: bool = False) -> Migration:

@@ -116,9 +116,6 @@ class FrozenSets(Handle, Shown, Collection["Lineage"]):
         """All frozen sets with their lineage, by name."""
         return list_frozen(self.location)
 
-    def _named(self) -> Mapping[str, Lineage]:
-        return {each.name: each for each in self.list()}
-
     def lineage(self, name: str) -> Lineage:
         """A set's origin: version, filter, splits, columns, seed, code, rows of each split. Raises NotFound."""
         return needed_plan(self.location, name).lineage

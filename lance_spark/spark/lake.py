@@ -84,9 +84,6 @@ class LakeTags(Shown, Hinting, Collection[LakeRef]):
         """
         return restore_ref(self.catalog, TAG, name)
 
-    def _named(self) -> Mapping[str, LakeRef]:
-        return {tag.name: tag for tag in self.list()}
-
     def _card(self) -> Card:
         return _card(type(self).__name__, self.catalog, TAG, self.list())
 
@@ -172,9 +169,6 @@ class LakeBranches(Shown, Hinting, Collection[LakeRef], Generic[_Lake]):
         AlreadyExists, and Refused with the tables of which something is gone; then nothing was changed.
         """
         return restore_ref(self.lake.catalog, BRANCH, name)
-
-    def _named(self) -> Mapping[str, LakeRef]:
-        return {branch.name: branch for branch in self.list()}
 
     def _card(self) -> Card:
         return _card(type(self).__name__, self.lake.catalog, BRANCH, self.list())

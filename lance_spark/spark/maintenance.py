@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -249,9 +249,6 @@ class Indexes(Handle, Shown, Collection[IndexInfo]):
     def list(self) -> list[IndexInfo]:
         """All indexes, by name, with the rows that they cover."""
         return indexes.list_indexes(self.location, self._pin())
-
-    def _named(self) -> Mapping[str, IndexInfo]:
-        return {index.name: index for index in self.list()}
 
     def stats(self, name: str) -> IndexStats:
         """One index, by its name or its column: settings and segments. Raises NotFound."""

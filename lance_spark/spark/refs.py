@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
@@ -60,9 +60,8 @@ class Collection(ABC, Generic[Item]):
     _kind: ClassVar[str]
     """One of them, in errors."""
 
-    @abstractmethod
     def _named(self) -> Mapping[str, Item]:
-        """The things by their names."""
+        return {each.name: each for each in self.list()}  # type: ignore[attr-defined]
 
     def __iter__(self) -> Iterator[Item]:
         return iter(self._named().values())
@@ -96,9 +95,6 @@ class Branches(Shown, Hinting, Collection[Branch]):
     def list(self, all: bool = False) -> list[Branch]:
         """The branches except for main, by name; with ``all`` also the plans of frozen sets, and those of the lake."""
         return ref_actions.list_branches(self.location, all)
-
-    def _named(self) -> Mapping[str, Branch]:
-        return {branch.name: branch for branch in self.list()}
 
     def create(
         self,
@@ -216,9 +212,6 @@ class Tags(Shown, Hinting, Collection[Tag]):
     def list(self, all: bool = False) -> list[Tag]:
         """The tags, by name; with ``all`` also those that clones, merges, streams, frozen sets and the lake need."""
         return ref_actions.list_tags(self.location, all)
-
-    def _named(self) -> Mapping[str, Tag]:
-        return {tag.name: tag for tag in self.list()}
 
     def create(
         self, name: str, branch: str | None = None, version: int | None = None, **settings: Unpack[TagSettings]

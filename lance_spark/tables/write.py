@@ -26,7 +26,7 @@ from lance_spark.format.storable import check_new_types, check_types
 from lance_spark.layout.declaring import declare, look, read_layout, warn_of_misfit
 from lance_spark.layout.fact_rules import keys_in
 from lance_spark.layout.facts import recorded
-from lance_spark.layout.layout_rules import TableLayout, check, declared_by
+from lance_spark.layout.layout_rules import TableLayout
 from lance_spark.refs.refs import check_new, create_branch_at
 from lance_spark.rows.partitions import OfCondition, OfKeys, Replaced, replace_rows
 from lance_spark.storage import commits, versions
@@ -80,7 +80,9 @@ def _plan(
     if start is None:
         plan_rules.check_names(frame, new=True)
         schema = data_files.storage_schema(frame, options.files.data_storage_version)
-        return WritePlan(location, options, "create", schema, None, claim, layout=_declared(options, schema))
+        return WritePlan(
+            location, options, "create", schema, None, claim, layout=data_files.option_layout(options, schema)
+        )
     if options.create_table:
         raise errors.AlreadyExists(
             f"A dataset already exists at {location.uri}.", hint="Omit create_table to write to it."
@@ -130,14 +132,6 @@ def _replaced_partitions(location: DatasetLocation, start: PinnedVersion, option
     return layout if layout.partition else None
 
 
-def _declared(options: WriteOptions, schema: pa.Schema) -> TableLayout | None:
-    """The layout that the options declare; None if they declare none. Raises InvalidOption."""
-    layout = declared_by(options.partition_by, options.cluster_by)
-    if layout:
-        check(layout, schema)
-    return layout
-
-
 def _settled_layout(
     location: DatasetLocation, start: PinnedVersion, options: WriteOptions, schema: pa.Schema, replaces: bool
 ) -> TableLayout | None:
@@ -145,7 +139,7 @@ def _settled_layout(
 
     Raises InvalidOption for one that cannot be, and Refused for another one than that of the dataset.
     """
-    layout = _declared(options, schema)
+    layout = data_files.option_layout(options, schema)
     if layout is None:
         warn_of_misfit(location, start)
         return None

@@ -563,7 +563,7 @@ def write_without_rows(
     if new:
         version = options.files.data_storage_version
         settings = {"data_storage_version": version, "enable_stable_row_ids": bool(options.enable_stable_row_ids)}
-        layout = _option_layout(options, schema)
+        layout = option_layout(options, schema)
         create_dataset(location, storage_schema(schema, version), **settings)
         if layout:
             declare(location, branch, layout)
@@ -573,13 +573,13 @@ def write_without_rows(
     target = read_target(location, start)
     check_replaces(target, options)
     stored = storage_schema(schema, target.data_storage_version)
-    layout, now = _option_layout(options, stored), look(location, start)[0]
+    layout, now = option_layout(options, stored), look(location, start)[0]
     overwrite_without_rows(location, start, stored, options.commit_message)
     if layout is not None and layout.settings() != now.settings():
         declare(location, branch, layout)
 
 
-def _option_layout(options: WriteOptions, schema: pa.Schema) -> TableLayout | None:
+def option_layout(options: WriteOptions, schema: pa.Schema) -> TableLayout | None:
     """The layout that options declare; None if they declare none. Raises InvalidOption."""
     layout = declared_by(options.partition_by, options.cluster_by)
     if layout:

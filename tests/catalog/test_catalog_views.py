@@ -2,7 +2,8 @@
 
 import pytest
 
-from lance_spark.catalog.name_rules import Identifier, quoted_view, view_names
+from lance_spark.catalog.name_rules import Identifier, view_names
+from lance_spark.core.show import quoted_name
 from lance_spark.errors import Refused
 
 pytestmark = pytest.mark.pure
@@ -25,4 +26,4 @@ def test_two_tables_never_share_a_view(one, other):
 
 
 def test_a_name_is_quoted_for_sql():
-    assert quoted_view("a-`b`") == "`a-``b```"
+    assert quoted_name("a-`b`") == "`a-``b```"
