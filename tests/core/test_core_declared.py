@@ -8,7 +8,6 @@ import pytest
 
 from lance_spark.core.declared import (
     add_arguments,
-    as_markdown,
     at,
     by_key,
     declared,
@@ -21,6 +20,7 @@ from lance_spark.core.declared import (
 )
 from lance_spark.core.options import Section, to_bytes
 from lance_spark.errors import InvalidOption
+from tests.support.option_tables import as_markdown
 
 pytestmark = pytest.mark.pure
 

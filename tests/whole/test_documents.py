@@ -18,7 +18,6 @@ from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.cli.catalog.main import cli as lance_catalog
 from lance_spark.cli.main import cli as lance_git
 from lance_spark.core import table_options
-from lance_spark.core.declared import as_markdown
 from lance_spark.core.finding_codes import MEANINGS
 from lance_spark.core.options import CATALOG_OPTIONS
 from lance_spark.core.ref_expressions import METADATA_TABLES
@@ -31,6 +30,7 @@ from lance_spark.spark.frozen import FrozenSets
 from lance_spark.spark.maintenance import Indexes
 from lance_spark.spark.refs import Branches, Remotes, Tags
 from lance_spark.sql.procedures import PROCEDURES
+from tests.support.option_tables import as_markdown
 
 if sys.version_info >= (3, 11):
     import tomllib
