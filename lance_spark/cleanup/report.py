@@ -21,7 +21,7 @@ from lance_spark.cleanup.sweep_rules import DELETE, DELETED, FAILED, GONE, KEEP,
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.reflog import decode, encode
 from lance_spark.core.refs import MAIN, Branch, RefTable, Tag
-from lance_spark.core.show import Card, Grid, Shown, counted, masked, readable
+from lance_spark.core.show import Card, Grid, Shown, counted, fields_of, masked, readable
 from lance_spark.errors import CorruptData, PermissionDenied
 from lance_spark.survey.chain_rules import Chain, Survey, VersionFile
 
@@ -123,10 +123,7 @@ def _survey(survey: Survey) -> dict[str, Any]:
         "tags": [[tag.name, tag.branch, tag.version] for tag in survey.refs.tags.values()],
         "chains": [
             {
-                "repository": chain.repository,
-                "root": chain.root,
-                "branch": chain.branch,
-                "has_ref": chain.has_ref,
+                **fields_of(chain, "repository", "root", "branch", "has_ref"),
                 "versions": [_manifest(manifest) for manifest in chain.versions],
                 "detached": [_manifest(manifest) for manifest in chain.detached],
             }

@@ -403,6 +403,11 @@ class Recorded:
         return {each.name: as_json(getattr(self, each.name)) for each in fields(cast("Any", self))}
 
 
+def fields_of(value: object, *names: str) -> dict[str, Any]:
+    """Some attributes of a value by their names, in this order."""
+    return {name: getattr(value, name) for name in names}
+
+
 def as_json(value: object) -> Any:
     """A field of a :class:`Recorded` value as JSON holds it."""
     if isinstance(value, Recorded):

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lance_spark.catalog.doctor_rules import UNREGISTERED, Finding
 from lance_spark.core.finding_codes import ERROR, SEVERITIES, UNREACHABLE
-from lance_spark.core.show import Card, Grid, Shown, counted, few
+from lance_spark.core.show import Card, Grid, Shown, counted, few, fields_of
 from lance_spark.errors import CorruptData, LanceSparkError, StorageFailure
 from lance_spark.fsck.finding_rules import CheckFinding
 from lance_spark.fsck.repair_rules import RepairPlan, RepairResult
@@ -88,13 +88,7 @@ class FsckReport(Shown):
         """The report as a JSON object."""
         return json.dumps(
             {
-                "dataset": self.dataset,
-                "deep": self.deep,
-                "sound": self.sound,
-                "complete": self.complete,
-                "exit_code": self.exit_code,
-                "versions": self.versions,
-                "files": self.files,
+                **fields_of(self, "dataset", "deep", "sound", "complete", "exit_code", "versions", "files"),
                 "findings": [{**asdict(finding), **_row(finding)} for finding in self.findings],
                 "ran_on": self.ran_on,
                 **self._repair(),
@@ -146,7 +140,7 @@ _PLURAL = {UNREACHABLE: "unreachable"}
 
 
 def _row(finding: CheckFinding) -> dict[str, Any]:
-    return {name: getattr(finding, name) for name in FINDINGS.names}
+    return fields_of(finding, *FINDINGS.names)
 
 
 def worst_first(findings: list[CheckFinding]) -> tuple[CheckFinding, ...]:
@@ -233,13 +227,9 @@ class CatalogFsckReport(Shown):
         """The report as a JSON object."""
         tables = [
             {
-                "table": check.table,
-                "uri": check.uri,
+                **fields_of(check, "table", "uri"),
                 "sound": check.exit_code == 0,
-                "exit_code": check.exit_code,
-                "error": check.error,
-                "versions": check.versions,
-                "files": check.files,
+                **fields_of(check, "exit_code", "error", "versions", "files"),
                 "findings": [
                     {**vars(one), "severity": one.severity, "says": one.says, "do": one.do} for one in check.findings
                 ],

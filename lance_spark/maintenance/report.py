@@ -11,7 +11,7 @@ from html import escape
 
 from lance_spark.cleanup.report import Upkeep, shown_state
 from lance_spark.core import layout
-from lance_spark.core.show import Card, Grid, Shown, counted, few, masked, moment, one_line, readable, safe
+from lance_spark.core.show import Card, Grid, Shown, counted, few, fields_of, masked, moment, one_line, readable, safe
 from lance_spark.errors import PermissionDenied
 from lance_spark.maintenance import policy_rules
 from lance_spark.maintenance.policy_rules import KindSize, Memory, StepRecord, TableRecord
@@ -106,7 +106,7 @@ class MaintenanceReport(Shown):
                 "freed_bytes": self.freed,
                 "left_steps": len(self.left),
                 "tables": [policy_rules.as_json(record) for record in self.tables],
-                "catalog": [{name: getattr(each, name) for name in _UPKEEP} for each in self.catalog],
+                "catalog": [fields_of(each, *_UPKEEP) for each in self.catalog],
                 "problems": [{"name": name, "problem": problem} for name, problem in self.problems],
                 "notes": list(self.notes),
             },

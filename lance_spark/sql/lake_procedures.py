@@ -14,6 +14,7 @@ from lance_spark.catalog.lake_rules import BRANCH, TAG, LakeRef
 from lance_spark.catalog.migrate import migrate
 from lance_spark.catalog.name_rules import TABLE, Catalog
 from lance_spark.core.declared import typed_at
+from lance_spark.core.show import fields_of
 from lance_spark.lake import branches, publish
 from lance_spark.lake.publish import branch_in_tables
 from lance_spark.lake.report import Publish, report
@@ -29,7 +30,7 @@ _MESSAGE = Parameter("message", "STRING", "a message for the log of each table a
 
 
 def _ref_row(ref: LakeRef) -> dict[str, Any]:
-    return {name: getattr(ref, name) for name in _REF_COLUMNS.names}
+    return fields_of(ref, *_REF_COLUMNS.names)
 
 
 def _branch_row(ref: LakeRef) -> dict[str, Any]:
@@ -84,8 +85,8 @@ def _diff_lake(context: Context, given: Mapping[str, Any]) -> Rows:
     """What a branch of the whole lake changed since it began, or since its last merge, by table and namespace."""
     catalog = context.need_catalog("compare a branch of the lake")
     for each in branches.diff_branch(catalog, given["name"], context.engine).changes:
-        told = {name: getattr(each, name) for name in ("name", "kind", "change")}
-        rows = {"rows_added": each.rows_added, "rows_removed": each.rows_removed} if each.kind == TABLE else {}
+        told = fields_of(each, "name", "kind", "change")
+        rows = fields_of(each, "rows_added", "rows_removed") if each.kind == TABLE else {}
         yield {**told, **rows, "name_before": each.before or None}
 
 

@@ -15,6 +15,7 @@ from lance_spark.core.declared import typed_at
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import MARK
 from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec, branch_or_none
+from lance_spark.core.show import fields_of
 from lance_spark.disk_usage.disk_usage import storage
 from lance_spark.disk_usage.report import USAGE
 from lance_spark.engine.local import Engine
@@ -257,16 +258,8 @@ def _create_index(context: Context, given: Mapping[str, Any]) -> Rows:
     }
     request = IndexRequest(given["column"], given["kind"], given["name"], given["replace"], settings, given["message"])
     made = create_index(*context.to_change(given["table"], given["branch"]), request, context.engine)
-    yield {
-        "name": made.name,
-        "kind": made.kind,
-        "branch": made.version.branch or MAIN,
-        "version": made.version.version,
-        "rows": made.rows,
-        "segments": made.segments,
-        "bytes": made.bytes,
-        "left": made.left,
-    }
+    told = fields_of(made, "name", "kind", "rows", "segments", "bytes", "left")
+    yield {**told, "branch": made.version.branch or MAIN, "version": made.version.version}
 
 
 # --- The procedure that cleans up
@@ -348,15 +341,8 @@ def _findings(report: FsckReport) -> Rows:
     )
     for finding in report.findings:
         left = beyond.get((finding.code, finding.path))
-        yield {
-            "severity": finding.severity,
-            "code": finding.code,
-            "path": finding.path,
-            "refs": list(finding.refs),
-            "rows": finding.rows,
-            "says": finding.says,
-            "do": left.why if left else "repair => true",
-        }
+        told = fields_of(finding, "severity", "code", "path", "rows", "says")
+        yield {**told, "refs": list(finding.refs), "do": left.why if left else "repair => true"}
 
 
 def _steps(report: FsckReport) -> Rows:
@@ -401,9 +387,7 @@ def _expire(context: Context, given: Mapping[str, Any]) -> Rows:
             continue
         ended = outcomes.get(entry.key)
         yield {
-            "kind": entry.record.kind,
-            "name": entry.record.name,
-            "at": entry.record.at,
+            **fields_of(entry.record, "kind", "name", "at"),
             "expires": entry.record.expires_at,
             "state": entry.state,
             "outcome": None if ended is None else ended.outcome,
@@ -432,4 +416,4 @@ def _clone(context: Context, given: Mapping[str, Any]) -> Rows:
     location, pin = context.to_read(given["table"], given["ref"])
     options, target = typed_at("sql", CloneOptions, given), context.place(given["target"])
     done = clone(Remote(ORIGIN, location), pin, target, context.engine, options)
-    yield {name: getattr(done, name) for name in _CLONE_COLUMNS.names}
+    yield fields_of(done, *_CLONE_COLUMNS.names)

@@ -12,7 +12,7 @@ import click
 from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.output import PARTLY_DONE, Output, confirm
 from lance_spark.cli.program import dry_run_option, options_of, verb, yes_option
-from lance_spark.core.show import counted
+from lance_spark.core.show import counted, fields_of
 from lance_spark.errors import InvalidOption
 from lance_spark.fsck.option_rules import FsckOptions
 
@@ -64,13 +64,7 @@ def _now() -> datetime:
 
 
 def _json(finding: Finding, mended: Sequence[Finding]) -> dict[str, Any]:
-    return {
-        "kind": finding.kind,
-        "subject": finding.subject,
-        "message": finding.message,
-        "mendable": finding.mendable,
-        "mended": finding in mended,
-    }
+    return fields_of(finding, "kind", "subject", "message", "mendable") | {"mended": finding in mended}
 
 
 def _table(output: Output, findings: Sequence[Finding]) -> str:

@@ -21,7 +21,7 @@ from lance_spark.cli.catalog.session import (
 from lance_spark.cli.output import Output, stamp
 from lance_spark.cli.pages import serve_options, serve_until_stopped
 from lance_spark.cli.program import verb
-from lance_spark.core.show import counted
+from lance_spark.core.show import counted, fields_of
 from lance_spark.errors import NotFound
 
 if TYPE_CHECKING:
@@ -161,10 +161,7 @@ def _show_table(session: CatalogSession, table: TableInfo) -> None:
             "kind": "table",
             **name_json(table.identifier),
             "location": table.location.uri,
-            "path": table.path,
-            "registered": table.registered,
-            "declared": table.declared,
-            "properties": table.properties,
+            **fields_of(table, "path", "registered", "declared", "properties"),
             "newest": None if inside is None else _newest_json(inside.newest),
             "branches": [] if inside is None else list(inside.branches),
         },
