@@ -171,7 +171,10 @@ def _told(plan: ReplayPlan) -> dict[str, str]:
     }
     if plan.keeps_all_rows:
         told[REORDERED] = True  # saves a change feed of the copy from reading it all and finding nothing
-    computed = write_computed(computed_by(sides, is_ours=False).record)
+    # A merged row gets cells in a file of its own. Nobody computed these, so that no later merge may leave them empty.
+    columns = () if plan.cells is None else plan.cells.columns
+    merged = {columns[at].name: () for patch in change.patches for at in patch.decided}
+    computed = write_computed({**merged, **computed_by(sides, is_ours=False).record})
     return {**{key: str(value).lower() for key, value in told.items()}, **rewrites, **computed}
 
 

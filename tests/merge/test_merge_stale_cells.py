@@ -15,7 +15,7 @@ from lance_spark.columns.fill_rules import BackfillOptions
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import Conflict
 from lance_spark.refs.refs import create_branch_at
-from lance_spark.storage.datasets import locate
+from lance_spark.storage.datasets import locate, pin_latest
 
 KEY = {"lance-schema:unenforced-primary-key": "true"}
 ROWS = range(12)
@@ -113,3 +113,17 @@ def test_what_came_from_versions_that_are_gone_may_be_computed_for_later_merges_
     assert stale(dataset) == []
     values = {row["id"]: row["z"] for row in head(dataset).to_table().to_pylist()}
     assert [row for row in ROWS if values[row] is None] == [1, 2]
+
+
+@pytest.mark.when(day={"dataset": ["stable ids"]})
+def test_a_value_that_a_merge_put_into_a_row_was_set_and_is_not_left_empty(dataset):
+    """The merge writes it in place, as a computation does."""
+    head(dataset).update({"w": "77"}, where="id = 5")
+    create_branch_at(locate(dataset), "late", pin_latest(locate(dataset), None))
+    head(dataset, "other").update({"v": "1000"}, where="id = 5")
+    run(dataset, "other")
+    compute(dataset, "late")
+    merged = run(dataset, "late")
+    assert [each.column for each in merged.summary.cells_emptied] == ["z"]
+    (row,) = head(dataset).to_table(filter="id = 5").to_pylist()
+    assert row == {"id": 5, "v": 1000, "w": 77, "z": None}

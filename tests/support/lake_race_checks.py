@@ -292,23 +292,25 @@ def _tags(lake: Lake) -> Iterator[str]:
 
 
 def _moments(lake: Lake) -> Iterator[str]:
-    """What was read as of a publish, or kept, has each publish in all of its tables or in none."""
+    """What was read as of a publish, or kept, has each publish in all of its tables or in none, and skips none."""
+    decided = [
+        (int(journal.message), journal, outcome)
+        for journal, outcome in lake.publishes
+        if journal.branch != lake_race.SHARED and outcome is not None
+    ]
     for entry in lake_race.told(lake.entries, *lake_race.MOMENTS):
         runs = {name: set(firsts) for name, firsts in entry.facts.get("runs", {}).items()}
-        known: set[int] = set()
-        for journal, outcome in lake.publishes if runs else ():
-            if journal.branch == lake_race.SHARED or outcome is None:
-                continue
-            first, upto = int(journal.message), entry.facts.get("sequence")
-            known.add(first)
-            there = {name for name, firsts in runs.items() if first in firsts}
-            all_of_it = {table.name for table in journal.tables}
-            allowed = [all_of_it, set()]
-            if upto is not None:
-                allowed = [all_of_it if journal.sequence <= upto else set()]
-            if there not in allowed if outcome.is_published else not there <= _left(journal, outcome):
-                yield f"{entry} has run {first} of {journal.subject}, {outcome.outcome}, in {sorted(there)}"
-        if strange := {first for firsts in runs.values() for first in firsts} - known:
+        there = set[int]().union(*runs.values())
+        upto = entry.facts.get("sequence")
+        if upto is None:  # the last publish of which it has anything: all before that are in it, too
+            counting = (each for first, each, outcome in decided if first in there and outcome.is_published)
+            upto = max((journal.sequence for journal in counting), default=0)
+        for first, journal, outcome in decided if runs else ():
+            found = {name for name, firsts in runs.items() if first in firsts}
+            wanted = {table.name for table in journal.tables} if journal.sequence <= upto else set()
+            if found != wanted if outcome.is_published else not found <= _left(journal, outcome):
+                yield f"{entry} has run {first} of {journal.subject}, {outcome.outcome}, in {found}, not in {wanted}"
+        if strange := there - {first for first, _, _ in decided}:
             yield f"{entry} has runs {sorted(strange)}, which were never decided"
 
 

@@ -7,7 +7,7 @@ from support.spark_types import IN_PYTHON, SHAPES, Columns, Place, check, every_
 
 from lance_spark.native import scan
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0)]
 
 
 @pytest.fixture(scope="module")
