@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 from lance_spark.catalog import directories, manifest_commits
@@ -30,8 +29,7 @@ from lance_spark.catalog.leftovers import Leftover, find_leftovers
 from lance_spark.catalog.manifest_commits import newest, older_columns, read_rows
 from lance_spark.catalog.name_rules import DELIMITER, Catalog, is_inside
 from lance_spark.catalog.removing import DEFAULT_AGE, INTERRUPTED, Orphan, find_orphans
-from lance_spark.storage.files import THREADS
-from lance_spark.storage.files import entries as entries_of
+from lance_spark.storage import files
 
 
 def examine(catalog: Catalog, now: datetime, older_than: timedelta = DEFAULT_AGE) -> tuple[Finding, ...]:
@@ -81,11 +79,8 @@ def _have_files(catalog: Catalog, entries: Iterable[Entry], directories: Sequenc
     have_files = dict.fromkeys(direct - there, False)
     have_files |= {location: state.has_files for location, state in look(catalog.root, sorted(there)).items()}
     nested = sorted(locations - direct)
-    with ThreadPoolExecutor(THREADS) as pool:
-        have_files |= dict(
-            zip(nested, pool.map(lambda path: bool(entries_of(catalog.root, path)), nested), strict=True)
-        )
-    return have_files
+    found = files.each(catalog.root, lambda path: bool(files.entries(catalog.root, path)), nested)
+    return have_files | dict(zip(nested, found, strict=True))
 
 
 def mend(catalog: Catalog, findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -648,8 +648,7 @@ def find_orphans(catalog: Catalog) -> list[Orphan]:
     named = named_directories(catalog)
     unnamed = [directory for directory in directories if directory not in named]
     candidates = [directory for directory in unnamed if hashed_id(directory) or v1_name(directory)]
-    with ThreadPoolExecutor(files.THREADS) as pool:
-        looked = list(pool.map(lambda directory: _look(catalog, directory, named), candidates))
+    looked = files.each(catalog.root, lambda directory: _look(catalog, directory, named), candidates)
     return [
         orphan for orphan in looked if orphan is not None and (has_manifest or orphan.kind in (REMAINDER, INTERRUPTED))
     ]

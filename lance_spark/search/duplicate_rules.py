@@ -24,7 +24,6 @@ from lance_spark.core.show import meant
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.format.row_values import hash_rows
 
-Numbers = npt.NDArray[np.uint64]
 _PLACES = 128
 """Maximum length of a signature."""
 _RECALL = 0.995

@@ -26,8 +26,6 @@ LARGEST_IMAGE = 256 * 1024
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _FEW = 8
 """Numbers in a list that is shown as a list; a longer one of floats is a vector."""
-_LISTED = 2_000
-"""Numbers of a vector that unfolding shows."""
 _POINTS = 64
 """Points of a vector's picture."""
 WIDTH, HEIGHT = 96, 20
