@@ -278,6 +278,11 @@ def on_branch(root: str, branch: str) -> Hint:
     return Hint(f"option('branch', {branch!r})", sql, quoted("lance-git", "-C", root, "log", branch))
 
 
+def at_place(uri: str) -> Hint:
+    """Name a dataset: in a shell its place is in front of the verb."""
+    return Hint(f"LanceTable.for_path({uri!r})", f"`{uri}`", f"{quoted('lance-git', '-C', uri)} VERB, then the ref")
+
+
 # --- files, columns and indexes
 
 

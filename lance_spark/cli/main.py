@@ -49,6 +49,14 @@ WORDS: Mapping[str, tuple[str, str]] = {
         "it does not move files",
         "To rename a table of a catalog: lance-catalog rename OLD NEW.",
     ),
+    "completion": (
+        "the shell asks for it by itself",
+        'eval "$(_LANCE_GIT_COMPLETE=bash_source lance-git)" in ~/.bashrc, zsh_source in ~/.zshrc.',
+    ),
+    "man": (
+        "manual pages are written once",
+        "pip install click-man && python -m lance_spark.cli.man ~/.local/share/man/man1, then man lance-git.",
+    ),
     "blame": ("rows have no lines", "lance-git serve shows which branch and version changed a row."),
     "bisect": ("it searches no history", "lance-git log lists versions; lance-git diff A..B --rows compares two."),
     "grep": ("it reads no rows", "Read in Spark: spark.read.format('lance').load(...).where(...)."),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal, get_args
 
+from lance_spark import hints
 from lance_spark.core.refs import RefSpec
 from lance_spark.core.show import EPOCH
 from lance_spark.errors import InvalidOption
@@ -79,8 +80,9 @@ class RefRange:
 
 
 def parse_expression(text: str) -> RefExpression:
-    """One ref. Raises InvalidOption for any other text, including a range."""
+    """One ref. Raises InvalidOption for any other text, including a range and a place."""
     typed = text.strip()
+    _check_no_place(typed)
     if ".." in typed:
         raise InvalidOption(f"'{typed}' is a range, but one ref is needed.", hint=_RANGE.format(typed))
     match = _SUFFIX.fullmatch(typed)
@@ -100,12 +102,19 @@ def parse_expression(text: str) -> RefExpression:
 def parse_range(text: str) -> RefRange:
     """``A..B``; a side that is left out is HEAD. Raises InvalidOption for anything else."""
     typed = text.strip()
+    _check_no_place(typed)
     if "..." in typed:
         raise InvalidOption(f"'{typed}' has three dots.", hint="Write A..B.")
     start, dots, end = typed.partition("..")
     if not dots or not (start or end) or ".." in end:
         raise InvalidOption(f"'{typed}' is not a range.", hint="Write A..B, for example main..exp or main@5..main.")
     return RefRange(parse_expression(start or HEAD), parse_expression(end or HEAD))
+
+
+def _check_no_place(typed: str) -> None:
+    """Who knows other commands types the path behind the verb, and "not a valid branch name" leads nowhere."""
+    if typed.startswith(("/", "./", "../")) or "://" in typed:
+        raise InvalidOption(f"'{typed}' is a place, and a ref is needed here.", hint=hints.at_place(typed))
 
 
 def is_range(text: str) -> bool:

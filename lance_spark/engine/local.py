@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_spark.core.show import Tell, WorkProgress, untold
-from lance_spark.errors import LanceSparkError, StorageFailure, StorageFull
+from lance_spark.errors import LanceSparkError, PermissionDenied, StorageFailure, StorageFull
 from lance_spark.hints import of, said
 
 Item = TypeVar("Item")
@@ -313,8 +313,9 @@ class AutoEngine:
 _GIVE = (
     "Executors see neither the driver's environment nor its files: give them credentials as storage options (--storage "
     "aws_access_key_id=..., storage_options={...}), as spark.executorEnv.AWS_ACCESS_KEY_ID=..., or by a role of their "
-    "machines; or work on the driver with --run-on local."
+    "machines"
 )
+_OR_HERE = "; or work on the driver with --run-on local"
 
 
 def is_executor() -> bool:
@@ -322,13 +323,20 @@ def is_executor() -> bool:
     return "PYTHON_WORKER_FACTORY_SECRET" in os.environ
 
 
-def of_executor(problem: LanceSparkError) -> LanceSparkError:
-    """The error of a task, which says where the store failed and what to set there; others stay as they are."""
+def of_executor(problem: LanceSparkError, may_stay: bool = True) -> LanceSparkError:
+    """The error of a task, which says where the store failed and what to set there; others stay as they are.
+
+    ``may_stay``: whether the verb can also run in the driver's process; a write of a DataFrame cannot.
+    """
     if not isinstance(problem, StorageFailure) or isinstance(problem, StorageFull):
         return problem
     if problem.message.startswith(_ON):
         return problem
-    return type(problem)(f"{_ON}{problem.message}", of(_GIVE, " ", problem.hint) if problem.hint else _GIVE)
+    give = f"{_GIVE}{_OR_HERE if may_stay else ''}."
+    message, hint = f"{_ON}{problem.message}", of(give, " ", problem.hint) if problem.hint else give
+    if isinstance(problem, PermissionDenied):
+        return problem.reworded(message, hint)
+    return type(problem)(message, hint)
 
 
 _ON = "On an executor: "

@@ -198,7 +198,7 @@ class SparkRunner:
         tasks = len(packed) if len(packed) <= _FEW_ITEMS else min(len(packed), _TASKS_PER_CORE * self.parallelism)
 
         def run(batches: Batches) -> Batches:
-            with plainly():
+            with plainly(may_stay=True):
                 for batch in batches:
                     for task in batch["id"].to_pylist():
                         for item in packed[task * len(packed) // tasks : (task + 1) * len(packed) // tasks]:
@@ -212,7 +212,7 @@ class SparkRunner:
         given = wire_schema(frame.schema)
 
         def run(batches: Batches) -> Batches:
-            with plainly():
+            with plainly(may_stay=True):
                 yield from function(plain(batch, given) for batch in batches)
 
         self._tell(WorkProgress(stage))
@@ -241,7 +241,7 @@ class SparkRunner:
         ours, theirs = (frame.groupBy(_BUCKET) for frame in parted)
 
         def run(first: pa.Table, second: pa.Table) -> pa.Table:
-            with plainly():
+            with plainly(may_stay=True):
                 return function(
                     first.select(given[0].names).cast(given[0]), second.select(given[1].names).cast(given[1])
                 )
@@ -262,7 +262,7 @@ class SparkRunner:
         parted = frame.repartition(2 * max(1, parts), "part").sortWithinPartitions("part")
 
         def run(batches: Batches) -> Batches:
-            with plainly():
+            with plainly(may_stay=True):
                 for _, pieces in groupby(_cells(batches), key=itemgetter(0)):
                     yield from function(piece for _, piece in pieces)
 

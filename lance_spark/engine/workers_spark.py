@@ -9,16 +9,21 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from pyspark import TaskContext
+
 from lance_spark import errors
+from lance_spark.engine.local import of_executor
 from lance_spark.errors import LanceSparkError
 from lance_spark.hints import Language, said
 
 
 @contextmanager
-def plainly(language: Language = "python") -> Iterator[None]:
+def plainly(language: Language = "python", may_stay: bool = False) -> Iterator[None]:
     """In code that Spark's workers run: show one of this package's errors as its message and hint, in a language.
 
-    These replace the traceback. Neither the input nor the answers of the worker are delayed.
+    These replace the traceback. Neither the input nor the answers of the worker are delayed. An error of the store that
+    a task met says what executors need: otherwise it looks as if the driver's own settings were wrong. ``may_stay``:
+    whether the verb can run on the driver instead.
 
     Spark's worker prints the traceback of any exception of a data source unless SPARK_HIDE_TRACEBACK is set. The worker
     process ends right after it reported an exception, so setting the variable here hides nothing else. Other errors
@@ -28,8 +33,9 @@ def plainly(language: Language = "python") -> Iterator[None]:
     try:
         yield
         send_at_once()
-    except LanceSparkError as error:
+    except LanceSparkError as failure:
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        error = failure if TaskContext.get() is None else of_executor(failure, may_stay)
         if language != "python" and error.hint:
             raise type(error)(error.message, said(error.hint, language)) from None
         raise error from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -91,6 +92,39 @@ def _preferred(typed: str, given: object) -> Prefer:
     return Prefer.of(given, typed)
 
 
+SHAPE = (
+    "It gets one pyarrow.Table of the contested rows, with '_row', the key, and the structs base, ours and theirs, and "
+    "returns rows with '_row' and the columns to set: def resolve(rows): return [{'_row': row['_row'], 'label': "
+    "row['ours']['label']} for row in rows.to_pylist()]"
+)
+"""What a function for ``resolve`` is."""
+
+
+def check_resolve(resolve: object) -> None:
+    """Raise InvalidOption for anything but a function of one argument; None is for none."""
+    if resolve is None:
+        return
+    if isinstance(resolve, Mapping) or not callable(resolve):
+        by_column = isinstance(resolve, Mapping) and all(side in (OURS, THEIRS) for side in resolve.values())
+        one = f"prefer={dict(resolve)!r}" if by_column else "prefer='theirs' or prefer='ours'"  # type: ignore[call-overload]
+        raise InvalidOption(
+            f"resolve must be one function of all contested rows, not {_kind(resolve)}.",
+            hint=f"{SHAPE}. To take a side without a function: {one}.",
+        )
+    try:
+        inspect.signature(resolve).bind(None)
+    except TypeError as problem:
+        raise InvalidOption(
+            f"The function for resolve cannot be called with one argument: {problem}.", hint=f"{SHAPE}."
+        ) from None
+    except ValueError:  # of a builtin, which does not say what it takes
+        return
+
+
+def _kind(given: object) -> str:
+    return f"a dict of {', '.join(map(repr, given))}" if isinstance(given, Mapping) else repr(given)
+
+
 @dataclass(frozen=True)
 class MergeOptions:
     """How to merge. A cherry-pick and a revert take some of these, and a pull all but ``reference``."""
@@ -137,11 +171,7 @@ class MergeOptions:
     def __post_init__(self) -> None:
         """Raises InvalidOption."""
         checked(self.conflicts)
-        if self.resolve is not None and not callable(self.resolve):
-            raise InvalidOption(
-                f"resolve must be a function of the contested rows, not {self.resolve!r}.",
-                hint="To take one side everywhere: prefer='theirs' or prefer='ours'.",
-            )
+        check_resolve(self.resolve)
         chosen = Prefer.of(self.prefer)
         if sum((bool(chosen), self.ours, self.theirs)) > 1:
             raise InvalidOption(

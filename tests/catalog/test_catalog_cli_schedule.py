@@ -36,9 +36,12 @@ def test_every_platform_gets_files_that_name_the_catalog_and_a_policy_for_any(tm
     texts = {path.name: path.read_text() for path in files(tmp_path)}
     assert "s3://acme/prod/lake" in "".join(texts.values())
     assert not [name for name, text in texts.items() if re.search(r"my-bucket|/opt/lance-spark", text)]
-    left = set(re.findall(r"<[A-Z_]+>", "".join(texts.values())))
+    left = set(re.findall(r"<[A-Z_]+>|[a-z]+@example\.com", "".join(texts.values())))
     assert set(done["placeholders"]) == left
     assert check_tables(parse_maintenance(texts["maintenance-policy.toml"]), ["any"]) == ()
+    sections = [line for line in texts["maintenance-policy.toml"].splitlines() if line.startswith("[")]
+    assert "[cleanup]" in sections
+    assert not [name for name in sections if '"' in name]  # examples: each run would say that they match nothing
     assert not [line for line in done["then"] if "my-bucket" in line]
     again = call(tmp_path, "-C", "s3://acme/prod/lake", "schedule", "--for", platform, main=main)
     assert again.code == 11

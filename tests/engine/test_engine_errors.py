@@ -3,6 +3,7 @@
 import pytest
 
 from lance_spark.engine.local import of_executor, told
+from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import Conflict, NotFound, PermissionDenied, StorageFailure, StorageFull
 
 pytestmark = pytest.mark.pure
@@ -34,3 +35,36 @@ def test_a_row_of_a_report_has_the_hint_and_the_place(monkeypatch, worker):
     assert said.startswith("On an executor: There are no") is worker
     assert said.endswith("Set them.")
     assert told(NotFound("gone")) == "gone"
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        StorageFailure("Failed to resolve region for bucket 'b'.", "Check the endpoint, the region."),
+        PermissionDenied("There are no credentials for s3://b/x.", None),
+    ],
+    ids=["region", "credentials"],
+)
+def test_a_write_that_fails_in_a_task_says_that_it_was_on_an_executor(monkeypatch, problem):
+    """CREATE TABLE AS with credentials on the driver only named the region, as if the driver's settings were wrong."""
+    with pytest.raises(type(problem)) as here, plainly():
+        raise problem
+    assert here.value is problem
+    monkeypatch.setattr("lance_spark.engine.workers_spark.TaskContext.get", lambda: object())
+    with pytest.raises(type(problem)) as raised, plainly():
+        raise problem
+    assert raised.value.message == f"On an executor: {problem.message}"
+    assert "spark.executorEnv" in raised.value.hint
+    assert raised.value.hint.endswith(problem.hint or "of their machines.")
+    assert "--run-on local" not in raised.value.hint  # a write of a DataFrame has nowhere else to run
+    with pytest.raises(type(problem), match="--run-on local"), plainly(may_stay=True):
+        raise problem
+    with pytest.raises(NotFound) as absent, plainly():
+        raise NotFound("There is no table.")
+    assert absent.value.message == "There is no table."
+
+
+def test_the_permission_that_is_missing_stays_in_the_error():
+    denied = PermissionDenied("Not allowed.", None)
+    denied.missing, denied.before_commit = "s3:PutObject on s3://b/x", True
+    assert (of_executor(denied).missing, of_executor(denied).before_commit) == (denied.missing, True)

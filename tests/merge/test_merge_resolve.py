@@ -211,7 +211,17 @@ def test_a_data_frame_of_pandas_is_taken(tmp_path):
     [
         ({"prefer": {"prize": "theirs", "*": "ours"}}, NotFound, "There is no column 'prize'"),
         ({"on": "idd"}, NotFound, "There is no column 'idd'"),
-        ({"resolve": "theirs"}, InvalidOption, "resolve must be a function"),
+        ({"resolve": "theirs"}, InvalidOption, "resolve must be one function"),
+        (
+            {"resolve": {"price": max}},
+            InvalidOption,
+            "not a dict of 'price'.\n.*gets one pyarrow.Table.*returns",
+        ),
+        (
+            {"resolve": lambda ours, theirs: ours or theirs},
+            InvalidOption,
+            "with one argument.*\n.*def resolve",
+        ),
     ],
 )
 def test_a_typing_error_decides_about_no_row(tmp_path, given, error, words):

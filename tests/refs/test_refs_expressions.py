@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from lance_spark.core.ref_expressions import RefExpression, parse_expression, parse_range
 from lance_spark.errors import InvalidOption
+from lance_spark.hints import said
 
 pytestmark = pytest.mark.pure
 
@@ -101,3 +102,14 @@ def test_what_is_printed_is_read_again(name, version, back):
     assert parse_expression(f"{name}@{version}~{back}") == RefExpression(
         f"{name}@{version}~{back}", name, version, back
     )
+
+
+@pytest.mark.parametrize(
+    "place", ["/data/flights.lance", "./flights.lance", "../flights.lance", "s3://b/flights.lance"]
+)
+@pytest.mark.parametrize("read", [parse_expression, parse_range])
+def test_a_place_in_the_place_of_a_ref_goes_before_the_verb(place, read):
+    """``lance-git log /data/flights.lance`` was told which branch names are valid."""
+    with pytest.raises(InvalidOption, match="is a place, and a ref is needed here") as raised:
+        read(place)
+    assert said(raised.value.hint, "shell") == f"lance-git -C {place} VERB, then the ref"

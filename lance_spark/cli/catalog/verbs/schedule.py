@@ -105,7 +105,7 @@ def schedule(session: CatalogSession, platform: str, directory: str, dry_run: bo
     session.output.show({**data, "then": how.splitlines(), "dry_run": dry_run}, "\n".join(lines))
 
 
-_PLACEHOLDER = re.compile(r"<[A-Z_]+>|my-bucket")
+_PLACEHOLDER = re.compile(r"<[A-Z_]+>|my-bucket|[\w.-]+@example\.com")
 
 
 def source() -> Path:
@@ -123,14 +123,26 @@ def _filled(name: str, root: str, target: str) -> str:
             f"This installation of lance-spark lacks {name}.", hint="Install the wheel again: pip install lance-spark."
         ) from None
     if name == _POLICY:
-        # Its examples name tables, and a policy that names a table which does not exist is refused.
-        rules, mark, tables = text.partition("# Differences for tables, by name.")
-        text = rules + mark + re.sub(r"^(?=[^#\s])", "# ", tables, flags=re.MULTILINE)
+        text = _without_examples(text)
     release = f"lance-spark=={version('lance-spark')}"
     text = text.replace("${PACKAGE:-lance-spark}", f"${{PACKAGE:-{release}}}")
     text = text.replace("--wheel-dir dist .", f"--wheel-dir dist {release}")
     text = text.replace(_PROGRAMS, f"PATH={':'.join(_directories_of_programs())}:")
     return _placed(text.replace(_CHECKOUT, target), root)
+
+
+def _without_examples(policy: str) -> str:
+    """The policy with its rules for tables and branches as comments.
+
+    A policy that names a table which does not exist is refused, and of a pattern that matches no branch each run says
+    so, until nobody reads what a run says.
+    """
+    blocks = policy.split("\n\n")
+    return "\n\n".join(_ACTIVE.sub("# ", block) if _EXAMPLE.search(block) else block for block in blocks)
+
+
+_EXAMPLE = re.compile(r'^\[[\w.]*(tables|branches)\."', re.MULTILINE)
+_ACTIVE = re.compile(r"^(?=[^#\s])", re.MULTILINE)
 
 
 def _directories_of_programs() -> list[str]:
