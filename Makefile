@@ -19,7 +19,7 @@ in_venv = $(call with_python,$(1)) $(1)/bin/python
 # The test files with a mark: to collect all others takes longer than the pure tests.
 marked = $$(grep -rl 'pytest.mark.$(1)' --include='test_*.py' tests)
 
-.PHONY: help demo check unit test test-nightly test-versions test-oldest lint docs dist bench bench-cleanup bench-merge bench-catalog bench-growth bench-lake bench-native bench-tpch bench-rows bench-upkeep bench-search bench-streams bench-streams-source venv venv-oldest venv-docs clean
+.PHONY: help demo check unit test test-nightly browser test-versions test-oldest lint docs dist bench bench-cleanup bench-merge bench-catalog bench-growth bench-lake bench-native bench-tpch bench-rows bench-upkeep bench-search bench-streams bench-streams-source venv venv-oldest venv-docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 23
@@ -43,7 +43,11 @@ test: venv ## all tests on the newest Spark
 	@$(call in_venv,$(VENV)) -m pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-nightly: venv venv-oldest docs ## every case, and long campaigns of random histories: hours; resumes (ARGS="--list")
+	-@$(MAKE) --no-print-directory browser
 	@$(VENV)/bin/python .ci/night.py $(ARGS)
+
+browser: venv ## playwright and a Chromium, for the tests of pages at night and for docs/pictures/photograph.py
+	@.ci/browser $(VENV)
 
 test-versions: venv ## other Sparks, Pythons, pandas, pyarrow and pylance, for once a week (ARGS="spark-4.1 --jobs 1")
 	@$(VENV)/bin/python .ci/versions.py $(ARGS)

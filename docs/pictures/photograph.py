@@ -1,6 +1,6 @@
 """``python docs/pictures/photograph.py [CHROMIUM]``: the pictures of pages, taken in a browser, beside this file.
 
-Needs ``pip install playwright`` and a Chromium, such as Debian's. Run it when a page looks different.
+``make browser`` installs what it needs. Run it when a page looks different.
 """
 
 from __future__ import annotations

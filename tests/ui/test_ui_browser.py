@@ -1,6 +1,6 @@
 """The pages in a real browser: parts load, hostile texts do nothing, a search finds, and a telephone is wide enough.
 
-Needs a Chromium (Debian's) and ``pip install playwright``; without them there is nothing to test.
+``make browser`` installs what they need.
 """
 
 import shutil
@@ -13,6 +13,7 @@ from lance_spark.ui.server import Serving, start
 
 pytestmark = pytest.mark.when(day=0)
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+"""Where the system has one; None for playwright's own."""
 T = "t=shop.products&"
 PAGES = {
     "the lake": "",
@@ -40,10 +41,11 @@ def address(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium")
-    with playwright.sync_playwright() as running:
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        pytest.fail("Pages cannot be tested without a browser: make browser")
+    with sync_playwright() as running:
         opened = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield opened
         opened.close()
