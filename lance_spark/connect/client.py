@@ -69,23 +69,27 @@ class Connection:
             raise _of_spark(error)
         return value
 
-    def statement(self, text: str, args: Any) -> DataFrame | None:
-        """The result of a statement; None if it is not for the process."""
+    def statement(self, text: str, args: Any) -> tuple[DataFrame | None, str | None]:
+        """The result of a statement, None if it is not for the process; and the view whose rows it would change."""
         value = self.ask(messages.STATEMENT, text=text, args=messages.packed(args))
-        if value is None:
-            return None
-        return self.spark.createDataFrame(messages.unpacked_rows(value["rows"]), parsed_json(value["schema"]))
+        if "rows" not in value:
+            return None, value["view"]
+        return self.spark.createDataFrame(messages.unpacked_rows(value["rows"]), parsed_json(value["schema"])), None
 
-    def merge(self, command: bytes) -> bool:
-        """Execute a ``mergeInto``; False if it is not for the process."""
-        return bool(self.ask(messages.MERGE, command=messages.packed(command)))
+    def merge(self, command: bytes) -> tuple[bool, str | None]:
+        """Execute a ``mergeInto``; False if it is not for the process, and the view whose rows it would change."""
+        value = self.ask(messages.MERGE, command=messages.packed(command))
+        return "done" in value, value.get("view")
 
     def save(self, relation: bytes, to: Mapping[str, Any], options: Mapping[str, str]) -> None:
         """Write what a relation has: ``to`` is format, mode, path and partitions."""
         self.ask(messages.SAVE, relation=messages.packed(relation), to=dict(to), options=dict(options))
 
-    def check(self, **given: str | None) -> None:
-        """Raise Refused for a statement, or a table and its format, that would make a table that cannot be."""
+    def check(self, **given: Any) -> None:
+        """Raise Refused for a statement, or a table and its format, that would make a table that cannot be.
+
+        Raise InvalidOption for a stream of a table whose options name a version.
+        """
         self.ask(messages.CHECK, **given)
 
     def load(self, options: Mapping[str, str], schema: str | None) -> str:

@@ -2,36 +2,37 @@
 
 ``SparkSession.sql`` hands over what Spark does not execute itself for a Lance table: UPDATE, DELETE, MERGE, OPTIMIZE
 and similar statements; so does ``MergeIntoWriter.merge``. ``saveAsTable``, like ``sql``, refuses Lance tables in
-Spark's own catalog. ``DataFrameReader.load`` and ``DataFrameWriter.save`` of this package's formats are native. Spark's
-errors that are this package's come as those. All else is as before.
+Spark's own catalog. ``DataFrameReader.load`` and ``DataFrameWriter.save`` of this package's formats are native. A
+stream of a table by name takes no version, ``Catalog.listTables`` lists the root of a catalog, and ``tableExists``
+takes a missing ref or path for no table. Spark's errors that are this package's come as those. All else is as before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 from weakref import WeakKeyDictionary
 
+from pyspark.errors import ParseException, PySparkException
+from pyspark.sql.connect.catalog import Catalog
 from pyspark.sql.connect.client import core
 from pyspark.sql.connect.merge import MergeIntoWriter
 from pyspark.sql.connect.readwriter import DataFrameReader, DataFrameWriter
 from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.connect.sql_formatter import SQLStringFormatter
+from pyspark.sql.connect.streaming.readwriter import DataStreamReader
 
 from lance_spark.connect.client import Connection, current, of_client
 from lance_spark.core.options import OWN_NAME
-from lance_spark.engine.errors_spark import as_spark, recovered
+from lance_spark.engine.errors_spark import PYTHON, Spoken, as_spark, recovered
 from lance_spark.engine.session_spark import check_places
-from lance_spark.errors import LanceSparkError
+from lance_spark.errors import InvalidName, LanceSparkError, NotFound
+from lance_spark.session.listing import tables_of_root
 from lance_spark.session.patches import Patches
-from lance_spark.sql.statement_rules import may_change_rows, may_make_tables, opened
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from lance_spark.sql.statement_rules import may_be_refused, may_change_rows, opened, refused_view
 
 _PATCHES = Patches()
-_PLACES = ("path", "catalog")
-"""Options that are paths or URIs."""
 _names: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 """This package's format names, in lower case, by session."""
 
@@ -39,22 +40,36 @@ _names: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 @_PATCHES.of(SparkSession, "sql")
 def _sent_sql(original: Any, /, self: Any, sqlQuery: str, args: Any = None, **kwargs: Any) -> Any:  # noqa: N803
     found = current(self)
-    if found is not None and may_make_tables(sqlQuery):
+    if found is not None and may_be_refused(sqlQuery):
         found.check(text=sqlQuery)
     known = args is None or isinstance(args, dict | list)
     if found is None or not known or not (may_change_rows(sqlQuery) or opened(sqlQuery, args)):
         return original(self, sqlQuery, args, **kwargs)
-    formatter = SQLStringFormatter(self)
+    formatter, view = SQLStringFormatter(self), None
     text = formatter.format(sqlQuery, **kwargs) if kwargs else sqlQuery
     views = {name: frame for frame, name in formatter._temp_views}
     try:
         for name, frame in views.items():
             frame.createOrReplaceTempView(name)
-        result: DataFrame | None = found.statement(text, args)
+        result, view = found.statement(text, args)
     finally:
         for name in views:
             self.catalog.dropTempView(name)
-    return original(self, sqlQuery, args, **kwargs) if result is None else result
+    if result is not None:
+        return result
+    with _naming(view, Spoken("sql")):
+        return original(self, sqlQuery, args, **kwargs)
+
+
+@contextmanager
+def _naming(view: str | None, spoken: Spoken) -> Iterator[None]:
+    try:
+        yield
+    except PySparkException as error:
+        refused = None if view is None else refused_view(view, error)
+        if refused is None:
+            raise
+        raise as_spark(refused, spoken) from error
 
 
 @_PATCHES.of(DataFrameReader, "load")
@@ -86,9 +101,11 @@ class _Merging:
 
     def execute_command(self, command: Any, *rest: Any) -> Any:
         """In place of the client's."""
-        if self._connection.merge(command.merge_into_table_command.SerializeToString()):
+        done, view = self._connection.merge(command.merge_into_table_command.SerializeToString())
+        if done:
             return None, None, None
-        return self._client.execute_command(command, *rest)
+        with _naming(view, PYTHON):
+            return self._client.execute_command(command, *rest)
 
 
 @_PATCHES.of(MergeIntoWriter, "merge")
@@ -138,11 +155,41 @@ def _sent_save_as_table(
 
 
 def _check(spark: Any, options: Mapping[str, str]) -> None:
-    """Raise InvalidOption for a relative path: the process on the server is in another directory."""
+    """Raise InvalidOption for a relative path: the process on the server is in another directory.
+
+    With a catalog the path is the name of a table in it.
+    """
+    given = {key.lower(): value for key, value in options.items()}
     try:
-        check_places(spark, *(value for key, value in options.items() if key.lower() in _PLACES))
+        check_places(spark, given.get("catalog", given.get("path", "")))
     except LanceSparkError as error:
         raise as_spark(error) from None
+
+
+@_PATCHES.of(DataStreamReader, "table")
+def _sent_stream_table(original: Any, /, self: Any, tableName: str) -> Any:  # noqa: N803
+    found = current(self._client)
+    if found is not None and self._options:
+        found.check(stream=tableName, options=[*self._options])
+    return original(self, tableName)
+
+
+@_PATCHES.of(Catalog, "tableExists")
+def _sent_table_exists(original: Any, /, self: Any, tableName: str, dbName: str | None = None) -> Any:  # noqa: N803
+    try:
+        return original(self, tableName, dbName)
+    except (NotFound, InvalidName):  # the error that explains a missing ref or path to a query
+        return False
+
+
+@_PATCHES.of(Catalog, "listTables")
+def _sent_list_tables(original: Any, /, self: Any, dbName: Any = None, pattern: Any = None) -> Any:  # noqa: N803
+    try:
+        return original(self, dbName, pattern)
+    except ParseException as problem:
+        found = current(self._sparkSession)
+        catalogs = () if found is None else found.state["catalogs"]
+        return tables_of_root(self, self._sparkSession, catalogs, problem, dbName, pattern)
 
 
 @_PATCHES.of(core, "convert_exception")

@@ -11,7 +11,6 @@ errors. Everything else behaves as before. Unregistering the last session remove
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,6 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from lance_spark.core.options import OWN_NAME, path_as_name, refused_table
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.show import quoted_name
 from lance_spark.core.table_options import local_moment, refuse_travel
 from lance_spark.datasource import datasource
 from lance_spark.engine.errors_spark import PYTHON, Spoken, as_spark, recovered
@@ -42,8 +40,9 @@ from lance_spark.native.scan import Source
 from lance_spark.native.session import any_session, current, inherit
 from lance_spark.native.statements import data_frame
 from lance_spark.native.writes import shape_of
+from lance_spark.session.listing import tables_of_root
 from lance_spark.session.patches import Patches
-from lance_spark.sql.statement_rules import may_change_rows, may_make_tables, opened, without_comments
+from lance_spark.sql.statement_rules import analyzed_namespace, may_be_refused, may_change_rows, opened, refused_view
 from lance_spark.tables.read import is_newest, pin_read
 from lance_spark.tables.write import planned_with
 
@@ -54,8 +53,6 @@ if TYPE_CHECKING:
     from lance_spark.native.session import Room
 
 _PATCHES = Patches()
-_ANALYZES = re.compile(r"ANALYZE\s+TABLES\s+(?:IN|FROM)\s+(\S+)\s", re.IGNORECASE)
-_OF_VIEWS = ("not support", "Unexpected table relation", "Cannot delete from table")
 
 
 class NativeReader(DataFrameReader):
@@ -85,7 +82,7 @@ class NativeReader(DataFrameReader):
             given["path"] = path
         wanted = self._jreader.userSpecifiedSchema()
         try:
-            given = self._in_session_time(given)
+            given = in_session_time(self._room.bridge, given)
             read = pin_read(given)
             newest = self.follows or is_newest(given, read.options.ref)
             source = Source(read, from_java(wanted.get()) if wanted.isDefined() else None, newest)
@@ -93,19 +90,20 @@ class NativeReader(DataFrameReader):
         except LanceSparkError as error:
             raise as_spark(error) from None
 
-    def _in_session_time(self, given: dict[str, str]) -> dict[str, str]:
-        """The options, with a moment that has no offset as Spark reads it in SQL: in the session's time zone."""
-        key = local_moment(given)
-        if key is None:
-            return given
-        query = "SELECT date_format(try_cast(? AS TIMESTAMP), ?)"
-        found = self._room.bridge.spark.sql(query, [given[key], "yyyy-MM-dd'T'HH:mm:ss.SSSSSSxxx"]).first()
-        return given if found is None or found[0] is None else {**given, key: found[0]}
-
     def _given(self) -> dict[str, str]:
         bridge = self._room.bridge
         options = bridge.call("scala.jdk.javaapi.CollectionConverters.asJava", self._jreader.extraOptions())
         return {str(entry.getKey()): entry.getValue() for entry in options.entrySet()}
+
+
+def in_session_time(bridge: Bridge, given: dict[str, str]) -> dict[str, str]:
+    """The options of a load, with a moment that has no offset as Spark reads it in SQL: in the session's time zone."""
+    key = local_moment(given)
+    if key is None:
+        return given
+    query = "SELECT date_format(try_cast(? AS TIMESTAMP), ?)"
+    found = bridge.spark.sql(query, [given[key], "yyyy-MM-dd'T'HH:mm:ss.SSSSSSxxx"]).first()
+    return given if found is None or found[0] is None else {**given, key: found[0]}
 
 
 @_PATCHES.of(DataFrameReader, "format")
@@ -135,17 +133,11 @@ def _native_new_session(original: Any, /, self: SparkSession) -> Any:
 @_PATCHES.of(SparkSession, "sql")
 def _native_sql(original: Any, /, self: SparkSession, sqlQuery: str, args: Any = None, **kwargs: Any) -> Any:  # noqa: N803
     room = current(self)
-    if room is not None and may_make_tables(sqlQuery):
+    if room is not None and may_be_refused(sqlQuery):
         try:
             check_statement(room, sqlQuery)
         except LanceSparkError as error:
             raise as_spark(error) from None
-    analyzes = None if room is None else _ANALYZES.match(without_comments(sqlQuery))
-    if room is not None and analyzes is not None and _meant(room, f"{analyzes[1]}.t")[0] in room.catalogs:
-        # Spark fails with an internal error.
-        raise as_spark(
-            Refused("There is nothing to analyze: each version of a Lance table has its statistics."), Spoken("sql")
-        )
     known = args is None or isinstance(args, dict | list)
     if room is None or not known or not (may_change_rows(sqlQuery) or opened(sqlQuery, args)):
         return original(self, sqlQuery, args, **kwargs)
@@ -171,9 +163,10 @@ def own_result(room: Room, text: str, args: Any) -> tuple[DataFrame | None, RowS
     return found, statement
 
 
-def merged(room: Room, plan: Any) -> DataFrame | None:
-    """The result of a MERGE, given as Spark's plan; None if Spark handles it."""
-    return None if room.bridge.no_row_changes is not None else _executed(RowStatement(room.bridge, "", plan=plan))
+def merged(room: Room, plan: Any) -> tuple[DataFrame | None, RowStatement | None]:
+    """The result of a MERGE, given as Spark's plan, None if Spark handles it; and what it was taken for."""
+    statement = None if room.bridge.no_row_changes is not None else RowStatement(room.bridge, "", plan=plan)
+    return None if statement is None else _executed(statement), statement
 
 
 @_PATCHES.of(MergeIntoWriter, "merge")
@@ -189,15 +182,14 @@ def _native_merge(original: Any, /, self: MergeIntoWriter) -> None:
 @_PATCHES.of(DataStreamReader, "table")
 def _native_stream_table(original: Any, /, self: DataStreamReader, tableName: str) -> Any:  # noqa: N803
     room = current(self._spark)
-    if room is not None and _meant(room, tableName)[0] in room.catalogs:
-        # Spark ends with an internal error where an option names a version.
+    if room is not None:
         try:
             given = room.bridge.call("scala.jdk.javaapi.CollectionConverters.asJava", self._jreader.extraOptions())
             options = [str(key) for key in given.keySet()]
         except Py4JError:
             options = []
         try:
-            refuse_travel(options)
+            check_stream(room, tableName, options)
         except LanceSparkError as error:
             raise as_spark(error) from None
     return original(self, tableName)
@@ -216,14 +208,9 @@ def _native_list_tables(original: Any, /, self: Catalog, dbName: Any = None, pat
     try:
         return original(self, dbName, pattern)
     except ParseException as problem:
-        # Spark parses each table's namespace as SQL, but the name of a catalog's root is "".
-        catalog = self.currentCatalog() if dbName is None else dbName.strip("`")
         room = current(self._sparkSession)
-        if room is None or catalog not in room.catalogs or problem.getCondition() != "PARSE_EMPTY_STATEMENT":
-            raise
-    like = "" if pattern is None else " LIKE '" + pattern.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    found = self._sparkSession.sql(f"SHOW TABLES IN {quoted_name(catalog)}{like}").collect()
-    return [self.getTable(f"{quoted_name(catalog)}.{quoted_name(row.tableName)}") for row in found]
+        catalogs = () if room is None else room.catalogs
+        return tables_of_root(self, self._sparkSession, catalogs, problem, dbName, pattern)
 
 
 def _looked_after(room: Room, text: str, args: Any) -> DataFrame | None:
@@ -326,18 +313,13 @@ def _executed(statement: RowStatement) -> DataFrame | None:
 
 @contextmanager
 def _naming_views(statement: RowStatement | None) -> Iterator[None]:
-    """For Spark's errors about a view: they claim that its table cannot do it, or that Spark has a bug."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        is_of_view = statement is not None and any(words in str(error) for words in _OF_VIEWS)
-        view = statement.view if statement is not None and is_of_view else None
-        if statement is None or view is None:
+        view = None if statement is None else statement.view
+        refused = None if view is None else refused_view(view, error)
+        if statement is None or refused is None:
             raise
-        refused = Refused(
-            f"Cannot change rows of {view}: it is a view. Nothing was changed.",
-            hint="Name the table that the view reads.",
-        )
         raise as_spark(refused, Spoken("sql") if statement.text else PYTHON) from error
 
 
@@ -368,10 +350,16 @@ _SESSION = "spark_catalog"
 
 
 def check_statement(room: Room, text: str) -> None:
-    """Raise Refused for a CREATE or REPLACE TABLE with a format that its catalog cannot have.
+    """Raise Refused for a CREATE or REPLACE TABLE with a format that its catalog cannot have, and for ANALYZE TABLES.
 
     Spark reports a statement that cannot be parsed.
     """
+    namespace = analyzed_namespace(text)
+    if namespace is not None:
+        if _meant(room, f"{namespace}.t")[0] in room.catalogs:
+            # Spark fails with an internal error.
+            raise Refused("There is nothing to analyze: each version of a Lance table has its statistics.")
+        return
     bridge = room.bridge
     try:
         with bridge.active():
@@ -401,6 +389,12 @@ def check_save(room: Room, name: str, provider: str) -> None:
     catalog, table = _meant(room, name)
     if catalog == _SESSION:
         raise refused_table(table, "df.write.saveAsTable('{}')", catalog=_own(room))
+
+
+def check_stream(room: Room, name: str, options: list[str]) -> None:
+    """Raise InvalidOption for a stream of a table whose options name a version: Spark ends with an internal error."""
+    if _meant(room, name)[0] in room.catalogs:
+        refuse_travel(options)
 
 
 def _meant(room: Room, name: str) -> tuple[str, str]:

@@ -26,6 +26,7 @@ from lance_spark.jvm.detection import catalogs
 from lance_spark.jvm.server.compiling import digest
 from lance_spark.native import hooks, served, session
 from lance_spark.native.loaded import LoadedCatalog
+from lance_spark.native.row_statements import RowStatement
 from lance_spark.native.scan import Source
 from lance_spark.spark.registering import DEFAULT_CATALOG, register, unregister
 from lance_spark.tables.read import is_newest, pin_read
@@ -121,17 +122,24 @@ class Helper:
             "no_columns": told.no_columns,
         }
 
-    def _merge(self, spark: SparkSession, key: str, command: str) -> bool:
+    def _merge(self, spark: SparkSession, key: str, command: str) -> dict[str, Any]:
         room = session.current(spark)
         plan = self._server.merge(key, spark, messages.unpacked(command))
-        return room is not None and hooks.merged(room, plan) is not None
+        found, statement = (None, None) if room is None else hooks.merged(room, plan)
+        return {"done": True} if found is not None else _left(statement)
 
     def _save(self, spark: SparkSession, key: str, relation: str, to: dict[str, Any], options: dict[str, str]) -> None:
         writer = self._server.frame(key, spark, messages.unpacked(relation)).write.format(to["format"])
         writer.options(**options).mode(to["mode"]).partitionBy(to["partitions"]).save(to["path"])
 
     def _check(
-        self, spark: SparkSession, text: str | None = None, table: str | None = None, format: str | None = None
+        self,
+        spark: SparkSession,
+        text: str | None = None,
+        table: str | None = None,
+        format: str | None = None,
+        stream: str | None = None,
+        options: list[str] | None = None,
     ) -> None:
         room = session.current(spark)
         if room is None:
@@ -140,6 +148,8 @@ class Helper:
             hooks.check_statement(room, text)
         if table is not None:
             hooks.check_save(room, table, format or str(spark.conf.get("spark.sql.sources.default")))
+        if stream is not None:
+            hooks.check_stream(room, stream, options or [])
 
     def _serve(self, spark: SparkSession, made: Any, build: str, version: str, **given: Any) -> None:
         self.let_go()
@@ -169,11 +179,11 @@ class Helper:
     def _unregister(self, _spark: SparkSession) -> None:
         """What follows it ends the session here."""
 
-    def _statement(self, spark: SparkSession, text: str, args: str) -> dict[str, str] | None:
+    def _statement(self, spark: SparkSession, text: str, args: str) -> dict[str, Any]:
         room = session.current(spark)
-        found = None if room is None else hooks.own_result(room, text, messages.unpacked(args))[0]
+        found, statement = (None, None) if room is None else hooks.own_result(room, text, messages.unpacked(args))
         if found is None:
-            return None
+            return _left(statement)
         return {"rows": messages.packed_rows(found.toArrow()), "schema": found.schema.json()}
 
     def _load(self, spark: SparkSession, options: dict[str, str], schema: str | None) -> int | None:
@@ -184,9 +194,15 @@ class Helper:
             room.put_catalog(LoadedCatalog(room.bridge, messages.LOADED))
         loaded = room.catalogs[messages.LOADED]
         assert isinstance(loaded, LoadedCatalog)
+        options = hooks.in_session_time(room.bridge, options)
         read = pin_read(options)
         wanted = None if schema is None else _schema(schema)
         return loaded.add(Source(read, wanted, is_newest(options, read.options.ref)))
+
+
+def _left(statement: RowStatement | None) -> dict[str, Any]:
+    """The answer for what Spark executes or reports, with the view whose rows it would change."""
+    return {"view": None if statement is None else statement.view}
 
 
 def _schema(text: str) -> StructType:

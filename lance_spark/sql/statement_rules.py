@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Literal, TypeAlias
 
 from lance_spark.core.options import path_segments
-from lance_spark.errors import InvalidOption
+from lance_spark.errors import InvalidOption, Refused
 
 Args = Mapping[str, Any] | Sequence[Any] | None
 """Values of parameters: by name, or by position."""
@@ -30,6 +30,8 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a"}
 _VERBS = ("UPDATE", "DELETE", "MERGE")
 _ANY_VERB = re.compile(rf"\b({'|'.join(_VERBS)})\b", re.IGNORECASE)
 _FORMAT = re.compile(r"\bTABLE\b.*\bUSING\b", re.IGNORECASE | re.DOTALL)
+_ANALYZES = re.compile(r"ANALYZE\s+TABLES\s+(?:IN|FROM)\s+(\S+)\s", re.IGNORECASE)
+_OF_VIEWS = ("not support", "Unexpected table relation", "Cannot delete from table")
 _WORD = re.compile(r"[A-Za-z]+")
 _UNITS = {"MINUTE": "minutes", "HOUR": "hours", "DAY": "days"}
 
@@ -199,6 +201,29 @@ def may_make_tables(text: str) -> bool:
     rest = without_comments(text)
     first = _WORD.match(rest)
     return first is not None and first[0].upper() in ("CREATE", "REPLACE") and _FORMAT.search(rest) is not None
+
+
+def analyzed_namespace(text: str) -> str | None:
+    """The namespace of an ANALYZE TABLES, in SQL; None for every other statement."""
+    found = _ANALYZES.match(without_comments(text))
+    return None if found is None else found[1]
+
+
+def may_be_refused(text: str) -> bool:
+    """Whether a statement has to be checked before Spark gets it."""
+    return may_make_tables(text) or analyzed_namespace(text) is not None
+
+
+def refused_view(view: str, problem: object) -> Refused | None:
+    """In place of Spark's error for a change of rows of a view; None for another error.
+
+    Spark claims that the table cannot do it, or that Spark has a bug.
+    """
+    if not any(words in str(problem) for words in _OF_VIEWS):
+        return None
+    return Refused(
+        f"Cannot change rows of {view}: it is a view. Nothing was changed.", hint="Name the table that the view reads."
+    )
 
 
 def without_comments(text: str) -> str:

@@ -1,6 +1,7 @@
 """Catalogs that a client of Spark Connect registers, served by a process beside the server."""
 
 import time
+from datetime import datetime, timedelta, timezone
 
 import lance
 import pyarrow as pa
@@ -145,6 +146,40 @@ def test_a_save_goes_through_the_process(lake, tmp_path):
     for act in (frame.write.format("lance").mode("append").save, lake.read.format("lance").load):
         with pytest.raises(InvalidOption, match="is a relative path"):
             act("relative.lance")
+
+
+@pytest.mark.when(day=0)
+def test_names_are_those_of_the_catalog_and_mistakes_are_told_as_in_a_classic_session(lake, root):
+    lake.range(3).write.format("lance").mode("append").option("catalog", root).save("ns.w")
+    assert lake.read.format("lance").option("catalog", root).load("ns.w").count() == 3
+    lake.sql("CREATE TABLE lake.top AS SELECT 1 AS id")
+    lake.catalog.setCurrentCatalog("lake")
+    assert [table.name for table in lake.catalog.listTables()] == ["top"]
+    lake.catalog.setCurrentCatalog("spark_catalog")
+    names = ("lake.ns.t", "lake.ns.`t@1`", "lake.ns.`t@9`", "lake.ns.`nope@x`")
+    assert [name for name in names if lake.catalog.tableExists(name)] == [*names[:2]]
+    lake.sql("CREATE TEMPORARY VIEW seen AS SELECT * FROM lake.ns.t")
+    merge = lake.range(3).alias("s").mergeInto("seen", F.expr("seen.id = s.id")).whenMatched().delete().merge
+    for change in (lambda: lake.sql("UPDATE seen SET k = 1"), merge):
+        with pytest.raises(Refused, match="it is a view"):
+            change()
+    with pytest.raises(Refused, match="There is nothing to analyze"):
+        lake.sql("ANALYZE TABLES IN lake.ns COMPUTE STATISTICS")
+    with pytest.raises(InvalidOption, match="but a stream continues"):
+        lake.readStream.option("versionAsOf", "1").table("lake.ns.t")
+
+
+@pytest.mark.when(day=0)
+def test_a_moment_without_an_offset_is_one_of_the_sessions_zone(lake, tmp_path):
+    path = f"{tmp_path}/t.lance"
+    lance.write_dataset(pa.table({"id": [1]}), path)
+    time.sleep(0.01)
+    moment = datetime.now(timezone(timedelta(hours=9))).strftime("%Y-%m-%d %H:%M:%S.%f")  # of Tokyo
+    lance.write_dataset(pa.table({"id": [2]}), path, mode="append")
+    lake.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    assert lake.read.format("lance").option("timestampAsOf", moment).load(path).count() == 1
+    lake.conf.set("spark.sql.session.timeZone", "America/New_York")
+    assert lake.read.format("lance").option("timestampAsOf", moment).load(path).count() == 2
 
 
 @pytest.mark.when(day=0)

@@ -5,7 +5,7 @@ import pytest
 from lance_spark import LanceCatalog, LanceTable, register
 from lance_spark.errors import InvalidOption, NotFound, Refused
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.on_connect]
 
 
 def ids(frame):

@@ -9,7 +9,7 @@ from support.local_datasets import numbers
 
 from lance_spark import errors
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.on_connect]
 
 
 def count(spark, name):
@@ -49,7 +49,7 @@ def test_what_is_not_there(spark, lake_flights):
     }
     for name, condition in spark_says.items():
         with pytest.raises(AnalysisException) as caught:
-            spark.table(name) if " " not in name else spark.sql(f"SELECT * FROM {name}")
+            (spark.table(name) if " " not in name else spark.sql(f"SELECT * FROM {name}")).collect()
         assert caught.value.getCondition() == condition, name
     with pytest.raises(AnalysisException) as caught:
         spark.sql("SHOW TABLES IN lake.ns2")
@@ -63,7 +63,7 @@ def test_what_is_not_there(spark, lake_flights):
     }
     for name, (kind, text) in we_say.items():
         with pytest.raises(kind, match=text) as caught:
-            spark.sql(f"SELECT * FROM {name}")
+            spark.sql(f"SELECT * FROM {name}").collect()
         assert isinstance(caught.value, AnalysisException), name
 
 
@@ -74,6 +74,7 @@ def test_options_that_would_be_left_out_of_account(spark, lake_flights):
     assert spark.read.option("versionAsOf", "exp/delays").table("lake.ns1.flights").count() == 11
 
 
+@pytest.mark.on_connect(False)  # whose frames are queries, analyzed by each action
 def test_a_frame_stays_at_its_version_and_a_view_moves_on(spark, lake, lake_flights):
     frame = spark.table("lake.ns1.flights")
     spark.sql("CREATE OR REPLACE TEMPORARY VIEW moving AS SELECT * FROM lake.ns1.flights")
@@ -115,4 +116,4 @@ def test_a_table_exists_only_if_its_path_and_ref_do(spark, lake_flights):
 @pytest.mark.parametrize("option", ["versionAsOf", "timestampAsOf"])
 def test_a_stream_of_a_table_takes_no_version(spark, lake_flights, option):
     with pytest.raises(errors.InvalidOption, match="but a stream continues"):
-        spark.readStream.option(option, "1").table("lake.ns1.flights")
+        spark.readStream.option(option, "1").table("lake.ns1.flights").isStreaming  # noqa: B018 - which has it analyzed

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from lance_spark import errors
 from lance_spark.refs.refs import alter_tag
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.on_connect]
 
 
 def call(spark, text):

@@ -22,6 +22,8 @@ def connect_server(spark: SparkSession) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     context = spark.sparkContext._jsc.sc()
+    # Whose settings are those of the context at its first use: with isolation, its tasks would lack this package's jar.
+    spark._jsparkSession.sessionState()
     isolation = "spark.sql.artifact.isolation"  # as the program that starts a server sets it
     settings = {f"{isolation}.enabled": "true", f"{isolation}.alwaysApplyClassloader": "true"}
     for name, value in {**settings, "spark.connect.grpc.binding.port": str(port)}.items():
