@@ -144,7 +144,6 @@ def test_jobs_and_streams_outlive_keys_of_seconds(session, faulty, table, tmp_pa
         policy = CleanupPolicy(retain_versions=1, commit_window="0s")
         assert catalog.table("t").cleanup(policy, run_on="spark").apply().exit_code == 0
         checkpoints = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    assert gate.refused == 0
     assert gate.handed_out > 5
     for secret in (KEY, "very-secret-", "token-of-"):
         assert secret.encode() not in checkpoints
