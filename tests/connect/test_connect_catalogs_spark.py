@@ -146,6 +146,11 @@ def test_a_save_goes_through_the_process(lake, tmp_path):
     for act in (frame.write.format("lance").mode("append").save, lake.read.format("lance").load):
         with pytest.raises(InvalidOption, match="is a relative path"):
             act("relative.lance")
+    catalog = LanceCatalog(f"{tmp_path}/named")
+    catalog.create_namespace("ns")
+    catalog.write_table(frame, "ns.t")  # a name, and no relative path
+    frame.write.format("lance").mode("append").option("catalog", catalog.catalog.uri).save("ns.t")
+    assert catalog.table("ns.t").count_rows() == 20
 
 
 @pytest.mark.when(day=0)
