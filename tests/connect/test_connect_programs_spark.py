@@ -1,4 +1,4 @@
-"""Spark's own programs with the jar of ``lance-catalog jar``: spark-sql, spark-pipelines, Thrift server, beeline."""
+"""Spark's own programs with the jar of ``lance-catalog jar``: shells, spark-pipelines, Thrift server, beeline."""
 
 import os
 import signal
@@ -71,10 +71,10 @@ def script(tmp_path, text):
     return path
 
 
-def run(tmp_path, program, *arguments, **added):
+def run(tmp_path, program, *arguments, typed=None, **added):
     command = [str(HOME / "bin" / program), *map(str, arguments)]
     env = {**environment(), "SPARK_HOME": str(HOME), **added}
-    return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
+    return subprocess.run(command, cwd=tmp_path, env=env, input=typed, capture_output=True, text=True, timeout=600)
 
 
 def test_spark_sql_tells_the_whole_story(tmp_path, settings):
@@ -82,6 +82,30 @@ def test_spark_sql_tells_the_whole_story(tmp_path, settings):
     assert done.returncode == 0, done.stderr[-4000:]
     assert {"rows=92", "then=100"} <= {*done.stdout.split()}
     assert stored(tmp_path) == ROWS
+
+
+SCALA = """
+spark.sql("CREATE NAMESPACE lake.ns")
+spark.range(100).selectExpr("id", "id % 7 AS k").writeTo("lake.ns.t").create()
+spark.range(2).selectExpr("id + 200 AS id", "id AS k").writeTo("lake.ns.t").append()
+spark.sql("UPDATE lake.ns.t SET k = -1 WHERE id = :id", Map("id" -> 11))
+println("rows=" + spark.table("lake.ns.t").filter("k < 3").count)
+println("then=" + spark.read.option("versionAsOf", "1").table("lake.ns.t").count)
+val changed = spark.range(1).selectExpr("id", "id AS k").as("s").mergeInto("lake.ns.t", expr("lake.ns.t.id = s.id"))
+val tried = scala.util.Try(changed.whenMatched.updateAll().merge())
+println("refused=" + tried.failed.get.getMessage.contains("lance_spark.errors.Refused"))
+"""
+
+
+@pytest.mark.when(spark="newest")
+def test_the_shell_of_scala_has_frames_and_statements_and_ends(tmp_path, settings):
+    done = run(tmp_path, "spark-shell", "--properties-file", settings, typed=SCALA)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    rows = [{"id": each, "k": -1 if each == 11 else each % 7} for each in range(100)]
+    rows += [{"id": 200, "k": 0}, {"id": 201, "k": 1}]
+    few = sum(row["k"] < 3 for row in rows)
+    assert {f"rows={few}", "then=100", "refused=true"} <= {*done.stdout.split()}, (done.stdout + done.stderr)[-4000:]
+    assert stored(tmp_path) == rows
 
 
 REFUSED = {

@@ -96,8 +96,7 @@ public class Helper implements SupportsNamespaces, Runnable {
     Py4JServer old = (Py4JServer) shared.remove("server");
     if (old != null) old.shutdown();
     shared.remove("call");
-    Py4JServer server = new Py4JServer(context.conf());
-    server.start();
+    Py4JServer server = served(context.conf());
     ProcessBuilder builder = new ProcessBuilder(new String[] {python, "-m", "lance_spark.spark.helper"});
     Map environment = builder.environment();
     environment.put("PYSPARK_GATEWAY_PORT", "" + server.getListeningPort());
@@ -127,6 +126,23 @@ public class Helper implements SupportsNamespaces, Runnable {
     Thread thread = new Thread(watcher, "lance_spark helper");
     thread.setDaemon(true);
     thread.start();
+  }
+
+  /** A program in Scala never ended: the JVM waited for py4j's threads, which are daemons if the one is that makes them. */
+  private static Py4JServer served(final org.apache.spark.SparkConf conf) throws InterruptedException {
+    final Py4JServer[] made = new Py4JServer[1];
+    Thread maker = new Thread() {
+      public void run() {
+        Py4JServer server = new Py4JServer(conf);
+        server.start();
+        made[0] = server;
+      }
+    };
+    maker.setDaemon(true);
+    maker.start();
+    maker.join();
+    if (made[0] == null) throw new IllegalStateException("py4j did not start; the log tells why");
+    return made[0];
   }
 
   /** Waits for the end of the process, and starts another one: the catalogs of living sessions come back with it. */
