@@ -29,6 +29,10 @@ INSERT INTO lake.ns.`t@exp` VALUES (300, 1);
 USE lake.ns;
 WITH s AS (SELECT 300 AS id, 2 AS k) MERGE INTO `t@exp` t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET k = s.k;
 CALL lake.system.merge_branch(table => 'ns.t', branch => 'exp');
+CREATE TABLE lake.ns.p PARTITIONED BY (k, bucket(2, id)) AS SELECT id, id % 3 AS k FROM range(30);
+INSERT INTO lake.ns.p SELECT id + 100, 3 FROM range(4);
+UPDATE lake.ns.p SET k = 4 WHERE id = 100;
+SELECT concat('pruned=', count(*)) FROM lake.ns.p WHERE k = 3;
 SELECT concat('rows=', count(*)) FROM lake.ns.t;
 SELECT concat('then=', count(*)) FROM lake.ns.t VERSION AS OF 1;
 """
@@ -80,8 +84,9 @@ def run(tmp_path, program, *arguments, typed=None, **added):
 def test_spark_sql_tells_the_whole_story(tmp_path, settings):
     done = run(tmp_path, "spark-sql", "--properties-file", settings, "-f", script(tmp_path, STORY))
     assert done.returncode == 0, done.stderr[-4000:]
-    assert {"rows=92", "then=100"} <= {*done.stdout.split()}
+    assert {"rows=92", "then=100", "pruned=3"} <= {*done.stdout.split()}
     assert stored(tmp_path) == ROWS
+    assert LanceCatalog(f"{tmp_path}/lake").table("ns.p").layout.describe().partition_by == "k, bucket(2, id)"
 
 
 SCALA = """
