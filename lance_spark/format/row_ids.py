@@ -7,6 +7,7 @@ other rows (pylance numbers the rows that follow those with an id).
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from array import array
@@ -50,7 +51,8 @@ def kept_row_ids(
     """The ids that a fragment keeps, in our numbering: those of rows from before the base, which come first.
 
     ``known`` returns our id of a row; None for a new row. Rows at the positions ``dead`` are deleted: without a known
-    id, any will do for them. The others keep theirs, because a later merge tells by it which row an updated one was.
+    id, they get ids that no row here has. The others keep theirs: by these a later merge tells which row an updated one
+    was.
     The result is None if old and new rows are mixed, because the commit could not number the new ones.
     """
     known_ids = [known(row) for row in ids]
@@ -60,8 +62,10 @@ def kept_row_ids(
     if all(at in dead for at in range(new)):
         return []
     end = max(at + 1 for at, row in enumerate(known_ids[:new]) if row is not None)
-    free = max((row for row in known_ids if row is not None), default=-1) + 1
-    return [row if row is not None else free + at for at, row in enumerate(known_ids[:end])]
+    taken = {row for row in known_ids if row is not None}
+    # The least ones: pylance calls a version corrupt that has an id which is not given out yet.
+    free = (row for row in itertools.count() if row not in taken)
+    return [next(free) if row is None else row for row in known_ids[:end]]
 
 
 def matched_row_ids(theirs: bytes, ours: bytes) -> dict[int, int]:

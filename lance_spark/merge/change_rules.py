@@ -727,11 +727,12 @@ def with_rows_back(change: MergeChange, back: Mapping[int, tuple[int, ...]]) -> 
 Operation = Literal["Update", "Merge", "Overwrite"]
 
 
-def operation_for(change: MergeChange, ours: Snapshot, emptied: bool = False) -> Operation:
+def operation_for(change: MergeChange, ours: Snapshot, emptied: bool = False, hint: str | None = None) -> Operation:
     """The operation: Update for rows, Merge for columns, Overwrite if nothing of ours is left and columns differ.
 
-    ``emptied``: a fragment that stays has no rows left. Raises NotCommittable for a change that pylance 14.0.2 cannot
-    commit: its Merge takes no removed fragments, and its Overwrite no deletion files.
+    ``emptied``: a fragment that stays has no rows left. ``hint`` says how to merge what is refused. Raises
+    NotCommittable for a change that pylance 14.0.2 cannot commit: its Merge takes no removed fragments, and its
+    Overwrite no deletion files.
     """
     if not (change.columns or change.columns_of_theirs):
         return "Update"
@@ -742,7 +743,7 @@ def operation_for(change: MergeChange, ours: Snapshot, emptied: bool = False) ->
         raise NotCommittable(
             "Columns were changed and fragments compacted or removed since the last common version; pylance cannot "
             "commit both at once.",
-            hint="Merge in two steps: first a version from before the columns changed, then the branch.",
+            hint=hint,
         )
     return "Merge"
 

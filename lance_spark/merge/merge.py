@@ -48,7 +48,7 @@ from lance_spark.merge.history import steps_between
 from lance_spark.merge.numbering_rules import Numbering, is_known, matched, number, renumbered, renumbered_steps, since
 from lance_spark.merge.option_rules import CELLS, MergeOptions
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
-from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan
+from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan, in_steps
 from lance_spark.merge.request import Request, merge_again, open_root, pick_again, stamped
 from lance_spark.merge.resolving import resolved
 from lance_spark.merge.result_rows import ResultRows
@@ -322,7 +322,8 @@ def _planned(request: Request, sides: change_rules.Sides, matching: Matching) ->
         emptied = emptied or any(len(back.get(each.ours.id, ())) == each.ours.physical_rows for each in change.replaced)
         change_rules.check_key(sides, change)
         rest = result_rules.without_nulls(change, nulls)
-        merges_columns = change_rules.operation_for(rest, sides.ours, emptied) == "Merge"
+        hint = in_steps(sides.theirs.pin, sides.their_steps)
+        merges_columns = change_rules.operation_for(rest, sides.ours, emptied, hint) == "Merge"
         if merges_columns:
             change_rules.check_names(sides, rest)
             result_rules.check_taken(sides, rest)

@@ -242,7 +242,7 @@ class Assembly:
             raise NotCommittable(
                 "Columns were changed and rows updated since the base; with stable row ids pylance cannot commit both "
                 "at once.",
-                hint=_in_steps(self.theirs.pin, steps),
+                hint=in_steps(self.theirs.pin, steps),
             )
 
     def added(self, fragment: Fragment, metadata: Json) -> Json:
@@ -337,7 +337,7 @@ _OF_COLUMNS = frozenset({"Merge", "Project"})
 _OF_ROWS = frozenset({"Append", "Update", "Delete", "Rewrite"})
 
 
-def _in_steps(pin: PinnedVersion, steps: Steps) -> str:
+def in_steps(pin: PinnedVersion, steps: Steps) -> str:
     """How to merge versions that change rows and columns in turns, so that no step changes both."""
     name = pin.branch or MAIN
     kinds = [

@@ -1,5 +1,6 @@
 """Rows that both sides changed, merged cell by cell: every pair of changes against a model in memory."""
 
+import re
 import time
 from copy import deepcopy
 from itertools import product
@@ -20,7 +21,7 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, InvalidOption, NotCommittable
 from lance_spark.fsck.fsck import FsckOptions, fsck
-from lance_spark.merge.merge import MergeOptions, cherry_pick, revert
+from lance_spark.merge.merge import MergeOptions, cherry_pick, merge, revert
 from lance_spark.storage.datasets import locate, pin_latest
 
 KEY = {b"lance-schema:unenforced-primary-key": b"true"}
@@ -275,6 +276,17 @@ def compact(uri, branch):
 WHO = {"ours": (None,), "theirs": ("exp",), "both": (None, "exp")}
 
 
+def check_in_steps(uri, hint, expected):
+    """The merges that the hint of a refusal names lead to what the model has."""
+    steps = [int(version) for version in re.findall(r"exp@(\d+)", hint)]
+    assert steps, hint
+    for version in steps:
+        merge(locate(uri), PinnedVersion("exp", version), None, MergeOptions(), LocalRunner())
+    run(uri)
+    assert content(uri) == expected[0]
+    assert_sound(head(uri))
+
+
 @pytest.mark.when(day=0.004)
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("who", WHO)
@@ -296,6 +308,9 @@ def test_each_cell_finds_its_row_through_compactions(uri, theirs, ours, who, bef
         done = run(uri)
     except (Conflict, NotCommittable) as refusal:
         assert content(uri) == here
+        if "compacted or removed" in refusal.message:  # pylance commits new columns or a compaction, not both at once
+            check_in_steps(uri, str(refusal.hint), expected)
+            return
         assert planned is None or planned.conflicts
         silent = "compute w somehow" in (theirs, ours)  # nothing records what was computed before a compaction
         limited = isinstance(refusal, NotCommittable) and stable and "update, compute" in theirs
