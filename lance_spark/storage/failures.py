@@ -198,7 +198,7 @@ _DENIED = re.compile(
 _XML_ERROR = re.compile(r"(?:<\?xml[^>]*>\s*)?<Error\b.*(?:</Error>|$)", re.I | re.S)
 _XML_SAID = re.compile(r"<(Code|Message)>([^<]*)<", re.I)
 _URL_USER = re.compile(r"(?<=://)[^/\s@]+@")
-_BAD_ENDPOINT = re.compile(r"InvalidUri|invalid endpoint", re.I)
+_BAD_ENDPOINT = re.compile(r"InvalidUri|invalid endpoint|RelativeUrlWithoutBase", re.I)
 _NO_CREDENTIALS = re.compile(r"CredentialsNotLoaded|unable to locate credentials", re.I)
 _NO_BUCKET = re.compile(r"NoSuchBucket|bucket does not exist", re.I)
 _CONFLICT = re.compile(r"conflict|incompatible (?:with concurrent )?transaction|too many concurrent writers", re.I)
@@ -317,7 +317,8 @@ def _no_answer(told: str, text: str, where: str) -> errors.StorageFailure | None
     """The error if the store never answered; None if it did."""
     if _BAD_ENDPOINT.search(told):
         return errors.StorageFailure(
-            f"The endpoint of {where} is not a URL: {text}", hint="Include the scheme, e.g. http://host:9000."
+            f"The endpoint of {where} is not a URL: {text}",
+            hint="Include the scheme, e.g. http://host:9000; unset the variable AWS_ENDPOINT if it is empty.",
         )
     if _NO_CREDENTIALS.search(told):
         return errors.StorageFailure(

@@ -88,7 +88,7 @@ class _Guard:
             return Problem("This address lacks its token.", "Use the whole address that the command printed.", 403)
         sent_by = request.headers.get("Sec-Fetch-Site", "none")
         if request.method not in ("GET", "HEAD"):
-            if request.headers.get("Origin") != f"http://{request.host}":
+            if request.headers.get("Origin") != f"http://{request.host}" or sent_by not in ("same-origin", "none"):
                 return Problem("Another page sent this; nothing was done.", "Use the button of the review.", 403)
         elif sent_by not in ("same-origin", "none") and request.headers.get("Sec-Fetch-Mode") != "navigate":
             return Problem("Another page asked for this.", "Open the address in the browser.", 403)

@@ -14,7 +14,7 @@ from lance_spark.core.refs import RefSpec
 from lance_spark.errors import CorruptData, NotFound, StorageFailure
 from lance_spark.refs.refs import create_branch, list_branches
 from lance_spark.storage.datasets import locate
-from lance_spark.storage.failures import clean
+from lance_spark.storage.failures import clean, translated
 
 DAMAGE = {
     "empty": lambda _: b"",
@@ -150,6 +150,17 @@ def test_a_store_that_does_not_answer_is_never_absent_and_its_error_holds_no_sec
         rows("s3://bucket/connection/t.lance", **options, **storage)
     assert not isinstance(caught.value, NotFound)
     assert not [secret for secret in SECRETS.values() if secret in f"{caught.value!r} {caught.value}"]
+
+
+def test_an_endpoint_that_is_no_url_is_no_damaged_file():
+    """pylance panics over it, as it does over bytes that it cannot read."""
+    panic = type("PanicException", (BaseException,), {})
+    location = DatasetLocation.at("s3://bucket/t.lance")
+    for said in ("called `Result::unwrap()` on an `Err` value: RelativeUrlWithoutBase", "InvalidUri(InvalidFormat)"):
+        with pytest.raises(StorageFailure, match="is not a URL"), translated(location, "opening the dataset"):
+            raise panic(said)
+    with pytest.raises(CorruptData), translated(location, "opening the dataset"):
+        raise panic("index out of bounds")
 
 
 def test_a_job_never_takes_a_store_that_does_not_answer_for_an_empty_one():

@@ -316,6 +316,8 @@ def test_nothing_can_be_merged_unless_it_is_allowed(lake, pages):
     allowed = opened(True, catalog=lake.catalog)
     for headers in ({}, {"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": "http://localhost:9"}):
         assert allowed.post("/token/do-merge", data=form, headers=headers).status_code == 403
+    crossed = {"Origin": f"http://{HOST}", "Sec-Fetch-Site": "cross-site"}
+    assert allowed.post("/token/do-merge", data=form, headers=crossed).status_code == 403
     assert allowed.get("/token/do-merge", query_string=form).status_code == 405
     own = {"Origin": f"http://{HOST}"}
     stale = allowed.post("/token/do-merge", data={**form, "seen_into": "main@3"}, headers=own)
