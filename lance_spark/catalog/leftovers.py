@@ -17,6 +17,7 @@ from functools import partial
 from lance_spark import errors
 from lance_spark.catalog import lake
 from lance_spark.catalog.directories import list_root
+from lance_spark.catalog.journal import AUDITS
 from lance_spark.catalog.lake_rules import BRANCH, TAG, name_of
 from lance_spark.catalog.name_rules import MANIFEST, Catalog, is_inside
 from lance_spark.core.layout import KeyRange, is_passing
@@ -34,7 +35,7 @@ DEFAULT_AGE = timedelta(days=1)
 
 @dataclass(frozen=True, order=True)
 class Leftover:
-    """A directory of a branch without a ref, or a file with a passing name."""
+    """A directory of a branch without a ref, a file with a passing name, or the last audit of a branch that is gone."""
 
     directory: str
     """That of the table, or ``__manifest``."""
@@ -63,6 +64,7 @@ def find_leftovers(catalog: Catalog, now: datetime, age: timedelta = DEFAULT_AGE
     oldest = int((now - age).timestamp() * 1e6)
     found = list(_in_manifest(catalog, oldest))
     known = _known_ids(catalog)
+    found += _audits(catalog, known, oldest)
     tables = [name for name in list_root(catalog.root)[0] if name != MANIFEST and is_inside(name)]
     for several in files.each(catalog.root, partial(_in_table, catalog, known, oldest), tables):
         found += several
@@ -105,6 +107,14 @@ def _in_manifest(catalog: Catalog, oldest: int) -> Iterator[Leftover]:
 def _passing(location: DatasetLocation, directory: str, oldest: int) -> Iterator[Leftover]:
     for path, size, moment in _listed(location, directory):
         if is_passing(path) and moment <= oldest:
+            yield Leftover(MANIFEST, path, bytes=size)
+
+
+def _audits(catalog: Catalog, known: Collection[str], oldest: int) -> Iterator[Leftover]:
+    """What the last audits of branches of the lake said that are gone for good."""
+    for path, size, moment in _listed(catalog.manifest, AUDITS):
+        branch_id = path.rpartition("/")[2].removesuffix(".json")
+        if branch_id not in known and not is_passing(path) and moment <= oldest:
             yield Leftover(MANIFEST, path, bytes=size)
 
 

@@ -46,9 +46,10 @@ def live(root, at):
 
 def left(lake):
     root = Path(lake.catalog.uri)
+    audits = sorted(str(path.relative_to(root)) for path in root.glob("__manifest/_lake/audits/*"))
     found = [path for path in root.rglob("*") if path.is_file() and (".tmp" in path.name or "tree" in path.parts)]
     found += [path for path in root.glob("*/_refs/*/*") if "lake" in path.name]
-    return sorted(str(path.relative_to(root)) for path in found)
+    return audits + sorted(str(path.relative_to(root)) for path in found)
 
 
 def delete_all(lake):
@@ -80,6 +81,24 @@ def test_what_dead_processes_left_goes_with_maintenance(tmp_path):
     assert [finding for finding in examine(lake.catalog, later(3)) if finding.kind == LEFTOVER] == []
     assert state(lake) == before
     assert live(lake.catalog.uri, 0)
+
+
+def test_the_last_audit_stays_as_long_as_its_branch_can_come_back(tmp_path):
+    lake = make_lake(f"{tmp_path}/lake", TABLES)
+    lake.branches.create("etl")
+    write(lake.checkout(branch="etl"), "a", 5)
+    lake.branches.merge("etl", audit=lambda merged: bool(merged.list_tables()))
+    (audit,) = Path(lake.catalog.manifest.uri, "_lake/audits").iterdir()
+    grow_old(lake.catalog.uri)
+    upkeep(lake)
+    assert audit.exists()
+    lake.branches.delete("etl")
+    upkeep(lake, maintenance_policy({}))
+    assert audit.exists()
+    grow_old(lake.catalog.uri)
+    upkeep(lake)
+    upkeep(lake)
+    assert not audit.exists()
 
 
 def test_what_may_belong_to_a_living_process_stays(tmp_path):
