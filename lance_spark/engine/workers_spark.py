@@ -6,10 +6,9 @@ import os
 import re
 import socket
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-
-from pyspark import TaskContext
 
 from lance_spark import errors
 from lance_spark.engine.local import of_executor
@@ -35,10 +34,16 @@ def plainly(language: Language = "python", may_stay: bool = False) -> Iterator[N
         send_at_once()
     except LanceSparkError as failure:
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
-        error = failure if TaskContext.get() is None else of_executor(failure, may_stay)
+        error = of_executor(failure, may_stay) if _is_in_task() else failure
         if language != "python" and error.hint:
             raise type(error)(error.message, said(error.hint, language)) from None
         raise error from None
+
+
+def _is_in_task() -> bool:
+    """Whether a task runs here. Commands import this module without PySpark, and a process of a task has it loaded."""
+    tasks = sys.modules.get("pyspark.taskcontext")
+    return tasks is not None and tasks.TaskContext.get() is not None
 
 
 _OWN = re.compile(r"lance_spark\.errors\.(\w+): ([^\n]*(?:\n(?:  - | {6})[^\n]*)*)(?:\n  hint: ([^\n]*))?")

@@ -50,7 +50,7 @@ def test_a_write_that_fails_in_a_task_says_that_it_was_on_an_executor(monkeypatc
     with pytest.raises(type(problem)) as here, plainly():
         raise problem
     assert here.value is problem
-    monkeypatch.setattr("lance_spark.engine.workers_spark.TaskContext.get", lambda: object())
+    monkeypatch.setattr("pyspark.taskcontext.TaskContext.get", lambda: object())
     with pytest.raises(type(problem)) as raised, plainly():
         raise problem
     assert raised.value.message == f"On an executor: {problem.message}"
