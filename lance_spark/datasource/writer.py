@@ -49,9 +49,9 @@ class LanceWriter(DataSourceArrowWriter):
         with plainly():
             finish(self._job, _fragments(messages))
             if plan.auto_compact is not None:
-                from lance_spark.optimize.automatic import compact_if_due
+                from lance_spark.optimize.automatic import compact_written
 
-                compact_if_due(plan.location, plan.options.branch, plan.auto_compact)
+                compact_written(plan)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove the files of finished tasks after another task failed.

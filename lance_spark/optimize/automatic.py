@@ -24,8 +24,14 @@ from lance_spark.optimize.optimize import optimize
 from lance_spark.rows.action_rules import ChangeResult
 from lance_spark.storage import versions
 from lance_spark.storage.datasets import open_pinned, pin_latest
+from lance_spark.write.plan_rules import WritePlan
 
 _LOG = logging.getLogger("lance_spark.optimize")
+
+
+def compact_written(plan: WritePlan) -> None:
+    """Compact what a write has added to, if the table asked for it when the write was planned."""
+    compact_if_due(plan.location, plan.options.branch, plan.auto_compact)
 
 
 def compact_after(location: DatasetLocation, done: ChangeResult) -> None:
@@ -78,11 +84,12 @@ def _due(location: DatasetLocation, head: PinnedVersion, many: int) -> tuple[fro
         each if each.id not in left and not compaction_rules.coverage(indexes, each.id) else None for each in fragments
     ]
     layout = read_layout(location, head)
-    if not layout.partition:
-        return frozenset(automatic_rules.due(automatic_rules.neighbors(free), many)), automatic_rules.rows_of(free)
-    keys = by_layout.keys_of(location, head, layout, layout_bounds(location, head, layout))
-    alike = automatic_rules.alike(free, keys)
-    return frozenset(automatic_rules.due(alike, many)), automatic_rules.rows_of(free)
+    if layout.partition:
+        keys = by_layout.keys_of(location, head, layout, layout_bounds(location, head, layout))
+        runs = automatic_rules.alike(free, keys)
+    else:
+        runs = automatic_rules.neighbors(free)
+    return frozenset(automatic_rules.due(runs, many)), automatic_rules.rows_of(free)
 
 
 def _compact(location: DatasetLocation, branch: str | None, rows: int, fragments: frozenset[int]) -> None:

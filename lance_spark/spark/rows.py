@@ -11,14 +11,12 @@ from lance_spark.changes.frames_spark import changes_frame
 from lance_spark.core.options import FRAME_HINT, OWN_NAME, PREFIX, check_frame, is_frame, names_of
 from lance_spark.core.refs import MAIN
 from lance_spark.core.table_options import answer_replace_where
-from lance_spark.core.table_properties import auto_compact
 from lance_spark.engine.session_spark import START_ONE, needed_session
 from lance_spark.errors import InvalidOption, WrongArguments
-from lance_spark.optimize.automatic import compact_after, compact_if_due
+from lance_spark.optimize.automatic import compact_after, compact_written
 from lance_spark.session.caches import refreshing
 from lance_spark.spark.refs import Handle
 from lance_spark.spark.registering import register_handle
-from lance_spark.storage.datasets import open_latest
 from lance_spark.tables.local_write import write_arrow
 
 if TYPE_CHECKING:
@@ -118,9 +116,8 @@ class RowVerbs(Handle):
         if not is_frame(df):
             if mode not in ("append", "overwrite"):
                 raise InvalidOption(f"'{mode}' is not a mode of t.write.", hint="Choose append or overwrite.")
-            write_arrow({**settings, "path": self.location.uri}, df, mode == "overwrite", self.location, branch)
-            if mode == "append":
-                compact_if_due(self.location, branch, auto_compact(open_latest(self.location, branch).metadata))
+            overwrite, given = mode == "overwrite", {**settings, "path": self.location.uri}
+            write_arrow(given, df, overwrite, self.location, branch, None if overwrite else compact_written)
             return
         self._write_frame(cast("DataFrame", df), mode, settings)
 

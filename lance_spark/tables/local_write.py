@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.resolving import check_branch
 from lance_spark.tables.write import begin, finish, give_up, plan_write
 from lance_spark.write.data_files import read_target, write_rows
+from lance_spark.write.plan_rules import WritePlan
 
 
 class ArrowRows(NamedTuple):
@@ -23,7 +24,13 @@ class ArrowRows(NamedTuple):
     batches: Iterable[pa.RecordBatch]
 
 
-def write_locally(options: Mapping[str, str], rows: ArrowRows, overwrite: bool) -> int | None:
+After = Callable[[WritePlan], None]
+"""What is done once a write is committed."""
+
+
+def write_locally(
+    options: Mapping[str, str], rows: ArrowRows, overwrite: bool, after: After | None = None
+) -> int | None:
     """Write rows as one version; returns its number, None if there were no rows to append.
 
     ``options`` are those of a write in Spark, with ``path``. Raises what such a write raises; then nothing was changed.
@@ -37,7 +44,10 @@ def write_locally(options: Mapping[str, str], rows: ArrowRows, overwrite: bool) 
         if failures and isinstance(problem, LanceSparkError):
             raise failures[0] from None  # pylance wraps it into its own text
         raise
-    return finish(job, fragments)
+    version = finish(job, fragments)
+    if after is not None:
+        after(job.plan)
+    return version
 
 
 def _watched(batches: Iterable[pa.RecordBatch], failures: list[LanceSparkError]) -> Iterator[pa.RecordBatch]:
@@ -49,7 +59,12 @@ def _watched(batches: Iterable[pa.RecordBatch], failures: list[LanceSparkError])
 
 
 def write_arrow(
-    options: Mapping[str, str], rows: Any, overwrite: bool, location: DatasetLocation | None, branch: str | None = None
+    options: Mapping[str, str],
+    rows: Any,
+    overwrite: bool,
+    location: DatasetLocation | None,
+    branch: str | None = None,
+    after: After | None = None,
 ) -> int | None:
     """Write rows of pandas or pyarrow to a dataset, in its types, or to a new table without a ``location``.
 
@@ -67,8 +82,8 @@ def write_arrow(
     if location is not None and not overwrite:
         start = None if _creates(options, location, branch) else branch
         fit = fitted(ArrowRows(reader.schema, reader), read_target(location, pin_latest(location, start)).schema)
-        return write_locally(options, fit, overwrite)
-    return write_locally(options, ArrowRows(reader.schema, reader), overwrite)
+        return write_locally(options, fit, overwrite, after)
+    return write_locally(options, ArrowRows(reader.schema, reader), overwrite, after)
 
 
 def _creates(options: Mapping[str, str], location: DatasetLocation, branch: str | None) -> bool:
