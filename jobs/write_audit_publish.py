@@ -23,8 +23,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 
 from lance_spark import CleanupPolicy, LanceTable, register
-from lance_spark.core.options import storage_from
-from lance_spark.core.show import readable
+from lance_spark.core.storage_options import storage_from
+from lance_spark.core.texts import readable
 from lance_spark.engine.session_spark import JobSession
 from lance_spark.errors import AlreadyExists, NotFound
 from lance_spark.fsck.report import FsckReport

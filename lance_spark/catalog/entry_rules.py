@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from lance_spark import errors, hints
 from lance_spark.catalog.lake_rules import KEY, Pin, decode_pin
 from lance_spark.catalog.name_rules import DELIMITER, NAMESPACE, TABLE, Identifier, from_object_id, identify_table
+from lance_spark.core.records.stored_json import decode_json
 from lance_spark.core.ref_expressions import DEFAULT, METADATA_TABLES, TypedRef, split_refs
-from lance_spark.core.stored_json import decode_json
 
 OBJECT_ID, OBJECT_TYPE, LOCATION, METADATA, BASE_OBJECTS = (
     "object_id",

@@ -67,9 +67,10 @@ from lance_spark.catalog.name_rules import (
     split_name,
 )
 from lance_spark.catalog.published import Moment, at_published
-from lance_spark.core import refs as core_refs
+from lance_spark.core import ref_names
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW, RefChange, kept_branches
+from lance_spark.core.records.reflog import DEFAULT_UNDO_WINDOW, RefChange, kept_branches
+from lance_spark.core.ref_files import BRANCHES, TAGS, ref_file, tag_file
 from lance_spark.core.refs import Beginning, Branch, PinnedVersion
 from lance_spark.refs.refs import check_may_remove, create_branch_at, keep_aside, remove_branch
 from lance_spark.storage import files, refs
@@ -131,7 +132,7 @@ def _missing(catalog: Catalog, kind: str, name: str) -> errors.NotFound:
     other = BRANCH if kind == TAG else TAG
     if name in _names(catalog, other):
         return errors.NotFound(f"There is no {kind} of the lake '{name}'.", hint=f"It is a {other} of the lake.")
-    return core_refs.missing(kind, name, _names(catalog, kind), "lake")
+    return ref_names.missing(kind, name, _names(catalog, kind), "lake")
 
 
 def list_refs(catalog: Catalog, kind: str, temporary: bool = False) -> list[LakeRef]:
@@ -262,7 +263,7 @@ def delete_ref(catalog: Catalog, kind: str, name: str, purge: bool = False) -> N
         unpin = partial(_unpin, catalog, ref, purge, changed)
         files.each(catalog.root, unpin, sorted(pinned), _AT_ONCE)
         _leave_new_tables(catalog, ref, entries)
-        files.delete(catalog.manifest, [core_refs.ref_file(core_refs.TAGS, ref.pin_tag)])
+        files.delete(catalog.manifest, [ref_file(TAGS, ref.pin_tag)])
     if purge or not base:
         refs.drop_branch(catalog.manifest, branch_of(kind, name))
     else:
@@ -520,7 +521,7 @@ def set_aside(catalog: Catalog) -> list[RefChange]:
     if not catalog.reads_manifest:
         return []
     changes = refs.read_changes(catalog.manifest)
-    there = refs.list_ref_names(catalog.manifest, core_refs.BRANCHES) if changes else []
+    there = refs.list_ref_names(catalog.manifest, BRANCHES) if changes else []
     now = time.time_ns()
     return [change for change in kept_branches(changes, there) if change.keeps(now, DEFAULT_UNDO_WINDOW)]
 
@@ -534,7 +535,7 @@ def _directories(rows: Rows) -> frozenset[str]:
 
 def _all_names(catalog: Catalog) -> list[tuple[str, str]]:
     """(kind, name) of all refs of the lake; none without ``__manifest``."""
-    names = refs.list_ref_names(catalog.manifest, core_refs.BRANCHES) if catalog.reads_manifest else []
+    names = refs.list_ref_names(catalog.manifest, BRANCHES) if catalog.reads_manifest else []
     return [(kind, name) for kind in (BRANCH, TAG) for each in names if (name := name_of(kind, each)) is not None]
 
 
@@ -730,9 +731,9 @@ def _pinned(catalog: Catalog, ref: LakeRef, path: str) -> int | None:
     if found is None:
         return None
     version, size = found
-    content = core_refs.tag_file(PinnedVersion(None, version), size, ref.created_at)
+    content = tag_file(PinnedVersion(None, version), size, ref.created_at)
     try:
-        write_below(location, core_refs.ref_file(core_refs.TAGS, ref.pin_tag), content)
+        write_below(location, ref_file(TAGS, ref.pin_tag), content)
     except errors.NotFound:
         why = f"The table in {location.uri} was dropped while {ref.called} of the lake was created."
         raise errors.Conflict(why, hint="Run it again.") from None
@@ -750,4 +751,4 @@ def _unpin(catalog: Catalog, ref: LakeRef, purge: bool, changed: Collection[str]
             remove_branch(location, ref.table_branch, purge, force=True)
     if ref.kind == BRANCH and purge and not ref.ready:  # what a killed deletion left; nobody else has that id
         refs.drop_files(location, ref.table_branch)
-    files.delete(location, [core_refs.ref_file(core_refs.TAGS, ref.pin_tag)])
+    files.delete(location, [ref_file(TAGS, ref.pin_tag)])

@@ -18,9 +18,10 @@ from lance_spark.catalog.entry_rules import DEREGISTERED, Entry, is_dropped, rea
 from lance_spark.catalog.lake_rules import BRANCH, LakeRef, Pin, branch_of, check_ref
 from lance_spark.catalog.name_rules import Catalog, is_inside
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW, kept_branches
-from lance_spark.core.refs import BRANCHES, PinnedVersion
-from lance_spark.core.show import moment_at
+from lance_spark.core.records.reflog import DEFAULT_UNDO_WINDOW, kept_branches
+from lance_spark.core.ref_files import BRANCHES
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.texts import moment_at
 from lance_spark.refs.reflog import find_restorable, forget_branch, prune, restore_branch
 from lance_spark.storage import files, refs
 from lance_spark.storage.datasets import find_latest, pin_version

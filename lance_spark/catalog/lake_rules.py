@@ -15,18 +15,19 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, ClassVar
 
+from lance_spark.core.lifetimes import Lifetime
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import (
+from lance_spark.core.records.stored_json import decode_json
+from lance_spark.core.ref_names import (
     LAKE_BRANCH,
     LAKE_TAGS,
-    Lifetime,
     check_branch_name,
     check_new_branch_name,
     check_new_tag_name,
     check_tag_name,
 )
-from lance_spark.core.show import Card, Shown, counted, moment
-from lance_spark.core.stored_json import decode_json
+from lance_spark.core.show import Card, Shown
+from lance_spark.core.texts import counted, moment
 from lance_spark.errors import CorruptData, InvalidName
 
 KEY = "lance_spark.lake"

@@ -18,7 +18,8 @@ from lance_spark.catalog.lookup import list_tables, locate_table
 from lance_spark.catalog.name_rules import Catalog, Identifier, Name, identify_table
 from lance_spark.catalog.published import Moment
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import Branch, PinnedVersion, Tag, is_service_tag, lake_branch_of
+from lance_spark.core.ref_names import is_service_tag, lake_branch_of
+from lance_spark.core.refs import Branch, PinnedVersion, Tag
 from lance_spark.refs.refs import create_branch_at, create_tag_at, delete_tag, remove_branch
 from lance_spark.storage import files, refs
 from lance_spark.storage.datasets import find_latest

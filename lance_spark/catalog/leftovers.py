@@ -22,8 +22,9 @@ from lance_spark.catalog.lake_rules import BRANCH, TAG, name_of
 from lance_spark.catalog.name_rules import MANIFEST, Catalog, is_inside
 from lance_spark.core.layout import KeyRange, is_passing
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.reflog import kept_branches
-from lance_spark.core.refs import BRANCHES, LAKE_BRANCH, is_dataset_directory
+from lance_spark.core.records.reflog import kept_branches
+from lance_spark.core.ref_files import BRANCHES
+from lance_spark.core.ref_names import LAKE_BRANCH, is_dataset_directory
 from lance_spark.storage import files, refs
 from lance_spark.storage.listing import list_range
 

@@ -63,10 +63,11 @@ from lance_spark.catalog.name_rules import (
 )
 from lance_spark.catalog.others_rules import read_pin
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.options import PREFIX
 from lance_spark.core.ref_expressions import DEFAULT, MARK, TypedRef, combine
-from lance_spark.core.refs import Beginning, PinnedVersion, RefSpec, missing_version
+from lance_spark.core.ref_names import missing_version
+from lance_spark.core.refs import Beginning, PinnedVersion, RefSpec
 from lance_spark.core.services import OWN, Service
+from lance_spark.core.storage_options import PREFIX
 from lance_spark.errors import (
     AlreadyExists,
     CorruptData,

@@ -15,9 +15,10 @@ from urllib.parse import quote
 
 from lance_spark.catalog.lake_rules import LakePublished, LakeRef, ManifestAtPublish, ManifestAtRef, why_frozen
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import LAKE_TABLE
+from lance_spark.core.ref_names import LAKE_TABLE
 from lance_spark.core.services import Service, check_directory, service_of
-from lance_spark.core.show import Card, Grid, Shown, counted, quoted_name
+from lance_spark.core.show import Card, Grid, Shown
+from lance_spark.core.texts import counted, quoted_name
 from lance_spark.errors import CorruptData, InvalidName, InvalidOption, Refused
 
 DELIMITER = "$"

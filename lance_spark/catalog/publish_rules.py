@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from lance_spark.catalog.entry_rules import Entry
 from lance_spark.catalog.name_rules import MANIFEST, Mode, from_object_id
+from lance_spark.core.records.stored_json import UNREADABLE, decode_json, read_as
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.stored_json import UNREADABLE, decode_json, read_as
 from lance_spark.errors import CorruptData
 
 _DIGITS = 20

@@ -66,7 +66,7 @@ from lance_spark.catalog.name_rules import (
     is_inside,
 )
 from lance_spark.core.location import DatasetLocation, is_within
-from lance_spark.core.refs import BRANCHES
+from lance_spark.core.ref_files import BRANCHES
 from lance_spark.core.show import Card, Shown
 from lance_spark.storage import files, refs, versions
 from lance_spark.storage.commits import protected_branches

@@ -20,8 +20,9 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import WriteOptions
 from lance_spark.core.table_properties import obeyed
 from lance_spark.errors import AlreadyExists, Conflict, LanceSparkError, NotFound, Refused
-from lance_spark.storage.commits import change_table_metadata, check_writable, read_table_metadata
+from lance_spark.storage.commits import change_table_metadata, read_table_metadata
 from lance_spark.storage.datasets import find_latest
+from lance_spark.storage.followers import check_writable
 from lance_spark.write.data_files import write_without_rows
 
 

@@ -6,12 +6,12 @@ from datetime import timedelta
 
 from lance_spark.cleanup.retention_rules import DEFAULT_COMMIT_WINDOW, VersionRule
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.show import from_span
+from lance_spark.core.texts import from_span
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.format.manifest import decode_head
 from lance_spark.storage import files
-from lance_spark.storage.commits import check_writable
 from lance_spark.storage.datasets import delete_config, update_config
+from lance_spark.storage.followers import check_writable
 from lance_spark.survey.chain_rules import Chain, Survey
 from lance_spark.survey.survey import survey
 

@@ -23,15 +23,18 @@ import pyarrow.compute as pc
 from lance_spark import hints
 from lance_spark.cleanup import reference_rules, retention_rules, stored_plans
 from lance_spark.cleanup import sweep_rules as sweep
+from lance_spark.cleanup.plan_rules import PlanFacts, from_document, to_document
 from lance_spark.cleanup.reference_rules import ANYWHERE, MARKS, ChainSpan, KeyResolver
-from lance_spark.cleanup.report import CleanupReport, PlanFacts, from_document, to_document
+from lance_spark.cleanup.report import CleanupReport
 from lance_spark.cleanup.retention_rules import CleanupPolicy, RunClock
 from lance_spark.cleanup.sweep_rules import CANDIDATES, FILES
 from lance_spark.core.layout import BLOB, INDEX, MANIFEST, KeyRange, Roots, branch_root, clip, tile
 from lance_spark.core.location import DatasetLocation, is_within
-from lance_spark.core.reflog import kept_branches
-from lance_spark.core.refs import MAIN, branch_or_none
-from lance_spark.core.show import Card, Shown, counted, moment_at
+from lance_spark.core.records.reflog import kept_branches
+from lance_spark.core.ref_names import branch_or_none
+from lance_spark.core.refs import MAIN
+from lance_spark.core.show import Card, Shown
+from lance_spark.core.texts import counted, moment_at
 from lance_spark.engine.local import Engine, Frame, Runner, Work
 from lance_spark.errors import CorruptData, InvalidOption, NotFound, Refused, StorageFull
 from lance_spark.storage import files
@@ -54,7 +57,8 @@ from lance_spark.survey.chain_rules import (
     manifest_at,
 )
 from lance_spark.survey.identity import read_identity
-from lance_spark.survey.survey import check_gone, confirm_newest, leave_note, survey, take_survey
+from lance_spark.survey.noted_versions import leave_note
+from lance_spark.survey.survey import check_gone, confirm_newest, survey, take_survey
 
 
 @dataclass(frozen=True, repr=False)

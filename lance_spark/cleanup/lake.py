@@ -26,7 +26,7 @@ from lance_spark.cleanup.report import (
     without,
 )
 from lance_spark.cleanup.retention_rules import nanoseconds
-from lance_spark.core.show import EPOCH
+from lance_spark.core.texts import EPOCH
 from lance_spark.engine.local import Engine
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound, Refused
 from lance_spark.storage.files import each

@@ -16,12 +16,15 @@ from typing import Any, Literal, NamedTuple, get_args
 from lance_spark import hints
 from lance_spark.core import refs
 from lance_spark.core.declared import at, declared, file_values, option
-from lance_spark.core.options import Section, names_of, read_toml
+from lance_spark.core.lifetimes import Lifetime
+from lance_spark.core.options import names_of
 from lance_spark.core.patterns import unused
-from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW
+from lance_spark.core.policy_files import Section, read_toml
+from lance_spark.core.records.reflog import DEFAULT_UNDO_WINDOW
+from lance_spark.core.records.tracking import merged_versions
+from lance_spark.core.ref_names import is_frozen_tag, is_lake_tag, is_own_tag, is_stream_tag, missing
 from lance_spark.core.refs import MAIN
-from lance_spark.core.show import counted, to_span
-from lance_spark.core.tracking import merged_versions
+from lance_spark.core.texts import counted, to_span
 from lance_spark.core.words import CALLS_OF_POLICIES, HintingType
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.survey.chain_rules import Chain, Survey, VersionFile, first_unread
@@ -436,7 +439,7 @@ def retained_by_ref(survey: Survey, chain: Chain) -> int:
     All of them, if the ref's setting is unreadable: then it is unknown which may be removed.
     """
     branch = survey.refs.branches.get(chain.branch or "")
-    lifetime = survey.refs.main if chain.branch is None else refs.Lifetime() if branch is None else branch.lifetime
+    lifetime = survey.refs.main if chain.branch is None else Lifetime() if branch is None else branch.lifetime
     return len(chain.versions) if "retain_versions" in lifetime.unreadable else lifetime.retain_versions or 0
 
 
@@ -449,10 +452,10 @@ def _tags_that_forbid(survey: Survey, policy: CleanupPolicy, chain: Chain, old: 
             continue
         if (
             tag.name not in survey.recorded_clones
-            and not refs.is_own_tag(tag.name)
-            and not refs.is_frozen_tag(tag.name, survey.refs.tags)
-            and not refs.is_stream_tag(tag.name)
-            and not refs.is_lake_tag(tag.name)
+            and not is_own_tag(tag.name)
+            and not is_frozen_tag(tag.name, survey.refs.tags)
+            and not is_stream_tag(tag.name)
+            and not is_lake_tag(tag.name)
             and policy.on_tagged(tag.name) == "error"
         ):
             yield tag
@@ -580,7 +583,7 @@ def chosen_chains(survey: Survey, policy: CleanupPolicy) -> dict[int, Chain]:
     names = [chain.name for chain in chosen.values()]
     for pattern in policy.only_branches:
         if not any(fnmatchcase(name, pattern) for name in names):
-            raise refs.missing("branch", pattern, [MAIN, *survey.refs.branches])
+            raise missing("branch", pattern, [MAIN, *survey.refs.branches])
     return chosen
 
 

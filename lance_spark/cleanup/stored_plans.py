@@ -20,7 +20,7 @@ from lance_spark import hints
 from lance_spark.cleanup.sweep_rules import CANDIDATES, is_manifest
 from lance_spark.core.layout import branch_root
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.stored_json import decode_json
+from lance_spark.core.records.stored_json import decode_json
 from lance_spark.errors import CorruptData, InvalidOption, NotFound
 from lance_spark.storage import files, small_files
 from lance_spark.storage.deleting import BATCH, delete_batch

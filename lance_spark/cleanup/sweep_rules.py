@@ -19,7 +19,7 @@ from lance_spark.cleanup.reference_rules import ANYWHERE, LEFTOVER, ChainSpan
 from lance_spark.cleanup.retention_rules import Verdict, retained_by_ref
 from lance_spark.core import layout
 from lance_spark.core.layout import BROUGHT, MANIFEST, STREAMS, Roots, classify, read_manifest_name
-from lance_spark.core.reflog import FORGOTTEN, RefChange
+from lance_spark.core.records.reflog import FORGOTTEN, RefChange
 from lance_spark.core.refs import Branch
 from lance_spark.errors import SchemaMismatch
 from lance_spark.survey.chain_rules import Chain, Survey, first_unread, is_needed_note, is_needed_record, join

@@ -46,8 +46,9 @@ def refs(ctx: click.Context) -> Iterable[str]:
     """Branches, also of remotes, and tags of the dataset."""
     from lance_spark.cli.output import Output
     from lance_spark.cli.session import Session
-    from lance_spark.core.options import storage_from
-    from lance_spark.core.refs import MAIN, is_own_tag
+    from lance_spark.core.ref_names import is_own_tag
+    from lance_spark.core.refs import MAIN
+    from lance_spark.core.storage_options import storage_from
     from lance_spark.storage.refs import read_refs
 
     given = _typed(ctx)
@@ -74,7 +75,7 @@ def tables(ctx: click.Context) -> Iterable[str]:
     from lance_spark.catalog.overview import overview
     from lance_spark.cli.catalog.session import CatalogSession
     from lance_spark.cli.output import Output
-    from lance_spark.core.options import storage_from
+    from lance_spark.core.storage_options import storage_from
 
     given = _typed(ctx)
     root, mode, storage = given.get("root"), given.get("mode"), given.get("storage")

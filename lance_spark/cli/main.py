@@ -16,7 +16,7 @@ from lance_spark.cli.program import Verbs, run, wanted_output
 from lance_spark.cli.session import Session
 from lance_spark.cli.verbs import GROUPS
 from lance_spark.core.location import is_uri
-from lance_spark.core.options import storage_from
+from lance_spark.core.storage_options import storage_from
 from lance_spark.core.workspace import check_uri
 from lance_spark.errors import InvalidOption
 from lance_spark.storage.datasets import locate_typed

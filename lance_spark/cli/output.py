@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lance_spark.core import show
+from lance_spark.core.progress import WorkProgress
 from lance_spark.core.refs import MAIN, PinnedVersion
-from lance_spark.core.show import HEAD, PLUS, Recorded, WorkProgress, table_lines
+from lance_spark.core.show import HEAD, PLUS, Recorded, table_lines
 from lance_spark.errors import LanceSparkError, Refused
 
 if TYPE_CHECKING:

@@ -10,15 +10,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lance_spark.cli.program import CommandCall
+from lance_spark.core.lifetimes import SETTINGS, TAG_SETTINGS, Lifetime
 from lance_spark.core.location import DatasetLocation, is_uri
 from lance_spark.core.ref_expressions import HEAD, explicit_spelling
-from lance_spark.core.refs import MAIN, SETTINGS, TAG_SETTINGS, Lifetime, PinnedVersion, branch_or_none
+from lance_spark.core.ref_names import branch_or_none
+from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.workspace import OpenWorkspace, PlainDataset, check_uri
 from lance_spark.errors import InvalidOption, NotFound, Refused
-from lance_spark.storage.commits import ORIGIN, check_own, known_remotes
 from lance_spark.storage.datasets import locate_typed
+from lance_spark.storage.followers import ORIGIN, check_own, known_remotes
 from lance_spark.storage.refs import read_branch, read_refs, read_tag
-from lance_spark.storage.resolving import dataset_at, find_here, resolve_expression
+from lance_spark.storage.resolving import dataset_at, resolve_expression
+from lance_spark.storage.workspaces import find_here
 
 if TYPE_CHECKING:
     from lance_spark.remotes.fetch import Remote

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from lance_spark.core.layout import is_generated, stored_name
 from lance_spark.core.location import is_within
 from lance_spark.core.refs import MAIN
-from lance_spark.core.show import Card, Grid, Line, Recorded, ShownInLines, counted, said_of_places, table_lines
+from lance_spark.core.show import Card, Grid, Line, Recorded, ShownInLines, said_of_places, table_lines
+from lance_spark.core.texts import counted
 from lance_spark.errors import CorruptData
 from lance_spark.format.contents import Contents, DataFile, DeletionFile, Fragment, IndexRecord
 from lance_spark.format.manifest import BasePath

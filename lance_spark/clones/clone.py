@@ -7,17 +7,20 @@ from dataclasses import replace
 
 from lance_spark import hints
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import TAGS, PinnedVersion, ref_file
-from lance_spark.core.show import Tell, WorkProgress, counted, untold
+from lance_spark.core.progress import Tell, WorkProgress, untold
+from lance_spark.core.ref_files import TAGS, ref_file
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.texts import counted
 from lance_spark.errors import AlreadyExists, LanceSparkError, Refused
 from lance_spark.format.metadata import referred_bases
 from lance_spark.format.versions import Snapshot
 from lance_spark.storage import refs, versions
 from lance_spark.storage.commits import base_path, unchanged
+from lance_spark.storage.credentials import options_now
 from lance_spark.storage.datasets import check_may_commit, check_may_put, find_latest, open_latest
 from lance_spark.storage.failures import translated
 from lance_spark.storage.mem_wal import check_nothing_waits
-from lance_spark.survey import identity, survey
+from lance_spark.survey import clone_records, identity
 
 _WITHOUT = "the clone would be without them"
 
@@ -43,23 +46,23 @@ def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLo
     own = identity.new_identity(target)
     with unchanged():
         if not record:
-            survey.shallow_clone(source, pin, target)
+            _copy_shallow(source, pin, target)
             return
         check_may_commit(target, None)  # before the source records a clone
         check_may_put(source, ref_file(TAGS, own.name))
         _protect(source, pin, own.name, target)
     try:
-        survey.shallow_clone(source, pin, target)
+        _copy_shallow(source, pin, target)
     except LanceSparkError:
         if find_latest(target, None) is None or identity.read_identity(target) is not None:  # or another one is there
-            survey.release(source, own.name)
+            clone_records.release(source, own.name)
         raise
     identity.write_identity(target, replace(own, sources=(source.uri,)))
 
 
 def _protect(source: DatasetLocation, pin: PinnedVersion, name: str, target: DatasetLocation) -> None:
     """Record and tag before the clone exists: a crash in between protects too much and loses nothing."""
-    survey.write_record(source, name, target, pin)
+    clone_records.write_record(source, name, target, pin)
     refs.create_tag(source, name, pin)
 
 
@@ -80,7 +83,7 @@ def deep_clone(
     fragments = versions.read_contents(source, pin).fragment_count
     stage = f"copy {counted(fragments, 'fragment')}"
     tell(WorkProgress(stage, 0, fragments))
-    survey.deep_clone(source, pin, target)
+    _copy_deep(source, pin, target)
     _keep_referred(versions.read_snapshot(source, pin), target, properties or {})
     tell(WorkProgress(stage, fragments, fragments))
 
@@ -96,3 +99,33 @@ def _keep_referred(source: Snapshot, target: DatasetLocation, properties: Mappin
 def _check_free(target: DatasetLocation) -> None:
     if find_latest(target, None) is not None:
         raise AlreadyExists(f"A dataset already exists at {target.uri}.", hint="Choose another target.")
+
+
+# --- The copies, through pylance
+
+
+def _copy_shallow(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:
+    """A new dataset that shares the source's data files. Both must be in one store; checked by the caller."""
+    dataset = open_latest(source)
+    with translated(target, "making a shallow clone"):
+        dataset.shallow_clone(target.uri, pin.reference, options_now(target))
+
+
+def _copy_deep(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:
+    """A new dataset with copies of the files of one version; the stores can differ.
+
+    Raises Refused for a version on an object store that shares files with another branch or dataset.
+    """
+    dataset = open_latest(source)
+    with translated(target, "making a deep clone"):
+        try:
+            dataset.deep_clone(target.uri, pin.reference, options_now(target))
+        except OSError as problem:
+            if "empty path segment" not in str(problem):
+                raise
+            # pylance 14.0.2 treats the URI of the dataset with the other files as a path; it has written nothing.
+            raise Refused(
+                f"Version {pin} of {source.uri} uses files of the branch or dataset that it was made from, and pylance "
+                "cannot copy those out of an object store.",
+                hint="Write its rows: table.to_df().write.format('lance').mode('append').save(target).",
+            ) from None

@@ -14,11 +14,11 @@ from contextlib import suppress
 from dataclasses import replace
 
 from lance_spark.core.location import DatasetLocation, is_within
-from lance_spark.core.refs import TAGS
+from lance_spark.core.ref_files import TAGS
 from lance_spark.errors import AlreadyExists, Conflict, NotFound, StorageFailure
 from lance_spark.storage import files, refs
 from lance_spark.storage.datasets import locate
-from lance_spark.survey import survey
+from lance_spark.survey import clone_records
 from lance_spark.survey.identity import CloneIdentity, new_identity, read_identity, write_identity
 
 
@@ -31,7 +31,7 @@ def own_name(location: DatasetLocation, source: DatasetLocation) -> str:
     if known is None or known.uri != location.uri:
         new, others = new_identity(location), () if known is None else known.sources
         if known is None:
-            known = replace(new, before=survey.former_name(location))
+            known = replace(new, before=clone_records.former_name(location))
         else:
             known = replace(new, before=known.name, former=(*known.former, known.uri))
         write_identity(location, known)
@@ -52,12 +52,12 @@ def _told(location: DatasetLocation, source: DatasetLocation, known: CloneIdenti
 
 def _register(location: DatasetLocation, source: DatasetLocation, known: CloneIdentity) -> None:
     """Let a source know a name as it knew the former one: by the same tags, and then by a record of the place."""
-    names = [name for name in refs.list_ref_names(source, TAGS) if survey.is_of_clone(name, known.before)]
+    names = [name for name in refs.list_ref_names(source, TAGS) if clone_records.is_of_clone(name, known.before)]
     for tag in refs.read_tags(source, names).values():
         with suppress(AlreadyExists, Conflict, NotFound):  # by an attempt that was killed; the version is gone
             refs.create_tag(source, known.name + tag.name.removeprefix(known.before), tag.target)
-    if survey.is_recorded(source, known.before):
-        survey.write_record(source, known.name, location)
+    if clone_records.is_recorded(source, known.before):
+        clone_records.write_record(source, known.name, location)
 
 
 def register_moved(location: DatasetLocation, old: str = "", new: str = "") -> Iterator[str]:

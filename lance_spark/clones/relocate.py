@@ -11,7 +11,7 @@ from lance_spark.clones.base_commits import Head, canonical, list_sizes, read_he
 from lance_spark.clones.identity import register_moved
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.refs import MAIN, RefTable
-from lance_spark.core.show import counted
+from lance_spark.core.texts import counted
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused, StorageFailure
 from lance_spark.format.versions import ADDS_ONLY, MOVED, RELOCATE, Root, Trace
 from lance_spark.scan.fragment_reads import blob_columns

@@ -43,16 +43,10 @@ from lance_spark.format.versions import same_deletion, write_computed
 from lance_spark.layout.declaring import check_unnamed
 from lance_spark.scan.fragment_reads import deleted_offsets
 from lance_spark.storage import versions
-from lance_spark.storage.commits import (
-    attempts,
-    check_writable,
-    commit_once,
-    overtaken,
-    own_properties,
-    undone_on_failure,
-)
+from lance_spark.storage.commits import attempts, commit_once, overtaken, own_properties, undone_on_failure
 from lance_spark.storage.copying import flattened
 from lance_spark.storage.datasets import open_pinned, pin_latest
+from lance_spark.storage.followers import check_writable
 
 OPERATION = "alter columns"
 FIRST_FORMATS = frozenset({"", "0.1"})

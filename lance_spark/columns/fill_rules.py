@@ -17,8 +17,10 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from lance_spark.core.options import is_frame, names_of
+from lance_spark.core.progress import WorkProgress, check_progress
 from lance_spark.core.refs import MAIN, PinnedVersion
-from lance_spark.core.show import ShownInOneLine, WorkProgress, check_progress, counted, meant, quoted_name, readable
+from lance_spark.core.show import ShownInOneLine
+from lance_spark.core.texts import counted, meant, quoted_name, readable
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
 from lance_spark.format.blobs import holds_blobs
 from lance_spark.format.contents import Field, Fragment

@@ -38,8 +38,8 @@ from lance_spark.columns.fill_rules import (
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.show import quoted_name
 from lance_spark.core.table_options import ReadOptions
+from lance_spark.core.texts import quoted_name
 from lance_spark.engine.session_spark import SparkRunner
 from lance_spark.engine.types_spark import to_arrow, to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly

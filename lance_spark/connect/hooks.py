@@ -24,7 +24,7 @@ from pyspark.sql.connect.sql_formatter import SQLStringFormatter
 from pyspark.sql.connect.streaming.readwriter import DataStreamReader
 
 from lance_spark.connect.client import Connection, current, of_client
-from lance_spark.core.options import OWN_NAME
+from lance_spark.core.catalog_options import OWN_NAME
 from lance_spark.engine.errors_spark import PYTHON, Spoken, as_spark, recovered
 from lance_spark.engine.session_spark import check_places
 from lance_spark.errors import InvalidName, LanceSparkError, NotFound

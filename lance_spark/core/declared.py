@@ -14,8 +14,9 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from lance_spark.core.options import Section, folded, to_bool, to_bytes, to_choice, to_int, to_moment
-from lance_spark.core.show import from_span, readable, to_span
+from lance_spark.core.options import folded, to_bool, to_bytes, to_choice, to_int, to_moment
+from lance_spark.core.policy_files import Section
+from lance_spark.core.texts import from_span, readable, to_span
 from lance_spark.errors import InvalidOption
 
 Place = Literal["file", "job", "shell", "sql", "source"]

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from lance_spark.core.show import few
+from lance_spark.core.texts import few
 
 _WILDCARDS = frozenset("*?[")
 _FEW = 5

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 from lance_spark import hints
 from lance_spark.core.refs import RefSpec
-from lance_spark.core.show import EPOCH
+from lance_spark.core.texts import EPOCH
 from lance_spark.errors import InvalidOption
 
 MetadataTable = Literal["branches", "tags", "versions", "fragments", "files", "indexes"]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import LAKE_TABLE
-from lance_spark.core.stored_json import decode_json
+from lance_spark.core.records.stored_json import decode_json
+from lance_spark.core.ref_names import LAKE_TABLE
 from lance_spark.errors import InvalidOption, Refused
 
 OWN = "dir"

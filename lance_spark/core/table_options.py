@@ -8,19 +8,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
+from lance_spark.core.catalog_options import CATALOG_OPTIONS
 from lance_spark.core.declared import by_key, declared, keyed_values, source_option
 from lance_spark.core.isolation import STATEMENT, Statement, isolation_level, parse_statement
-from lance_spark.core.options import (
-    CATALOG_OPTIONS,
-    check_known,
-    folded,
-    has_offset,
-    to_bool,
-    to_bytes,
-    to_columns,
-    to_int,
-)
-from lance_spark.core.refs import RefSpec, branch_or_none, check_new_branch_name, check_tag_name
+from lance_spark.core.options import check_known, folded, has_offset, to_bool, to_bytes, to_columns, to_int
+from lance_spark.core.ref_names import branch_or_none, check_new_branch_name, check_tag_name
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import InvalidOption, Refused
 
 BlobHandling = Literal["descriptions", "bytes"]

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from lance_spark import hints
 from lance_spark.core.location import canonical_uri, is_uri
-from lance_spark.core.refs import MAIN, check_branch_name, missing
+from lance_spark.core.ref_names import check_branch_name, missing
+from lance_spark.core.refs import MAIN
 from lance_spark.errors import AlreadyExists, InvalidName, InvalidOption, LanceSparkError, NotFound
 
 if TYPE_CHECKING:

@@ -19,8 +19,10 @@ from lance_spark.cleanup.reference_rules import ANYWHERE, LEFTOVER
 from lance_spark.cleanup.retention_rules import merge_bases
 from lance_spark.core import layout
 from lance_spark.core.layout import UNKNOWN, read_manifest_name
-from lance_spark.core.refs import BRANCHES, MAIN, TAGS, Branch, is_dataset_directory, ref_file
-from lance_spark.core.tracking import merged_versions
+from lance_spark.core.records.tracking import merged_versions
+from lance_spark.core.ref_files import BRANCHES, TAGS, ref_file
+from lance_spark.core.ref_names import is_dataset_directory
+from lance_spark.core.refs import MAIN, Branch
 from lance_spark.errors import Refused
 from lance_spark.refs.ref_rules import check_delete_branch
 from lance_spark.survey.chain_rules import Chain, Survey

@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from lance_spark.core.refs import lake_id_of
-from lance_spark.core.show import Card, Grid, Shown, counted, readable
+from lance_spark.core.ref_names import lake_id_of
+from lance_spark.core.show import Card, Grid, Shown
+from lance_spark.core.texts import counted, readable
 from lance_spark.disk_usage.holder_rules import BRANCH, OLD, TAG, Costs, Holder, RefUsage
 from lance_spark.errors import NotFound
 

@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any, TypeAlias
 
-from lance_spark.core.show import quoted_name
+from lance_spark.core.texts import quoted_name
 from lance_spark.engine.lazy_spark import st
 from lance_spark.format.kept_types import LENGTH_KEY
 

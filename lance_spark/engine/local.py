@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from lance_spark.core.show import Tell, WorkProgress, untold
+from lance_spark.core.progress import Tell, WorkProgress, untold
 from lance_spark.errors import LanceSparkError, PermissionDenied, StorageFailure, StorageFull
 from lance_spark.hints import of, said
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 import pyarrow as pa
 
 from lance_spark.core.location import DatasetLocation, is_relative, refused_relative
-from lance_spark.core.show import Tell, WorkProgress, quoted_name, to_tell, untold
+from lance_spark.core.progress import Tell, WorkProgress, to_tell, untold
+from lance_spark.core.texts import quoted_name
 from lance_spark.engine.lazy_spark import F, check_pyspark, pyspark_module
 from lance_spark.engine.local import AutoEngine, Engine, Frame, Item, LocalRunner, Work, of_executor
 from lance_spark.engine.types_spark import to_spark, wire_schema

@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from lance_spark.core.stored_json import UNREADABLE, decode_json, read_as
+from lance_spark.core.records.stored_json import UNREADABLE, decode_json, read_as
 from lance_spark.format.operations import WRITES_COLUMNS
 from lance_spark.format.transactions import Transaction
 from lance_spark.format.versions import Reads, read_computed

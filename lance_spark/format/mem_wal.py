@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from lance_spark.core.show import counted, few
+from lance_spark.core.texts import counted, few
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.format.contents import Field, IndexRecord
 from lance_spark.format.manifest import parse, text

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lance_spark.core.stored_json import decode_json
+from lance_spark.core.records.stored_json import decode_json
 from lance_spark.errors import CorruptData
 from lance_spark.format.contents import Contents, DataFile, DeletionFile, Fragment
 from lance_spark.format.manifest import message, parse

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from lance_spark.core.refs import READER_TAG, STREAM_TAG, check_new_tag_name
-from lance_spark.core.stored_json import decode_json
+from lance_spark.core.records.stored_json import decode_json
+from lance_spark.core.ref_names import READER_TAG, STREAM_TAG, check_new_tag_name
 from lance_spark.errors import CorruptData, InvalidOption
 from lance_spark.format.transactions import Transaction
 

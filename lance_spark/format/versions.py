@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from lance_spark.core.records.stored_json import decode_json
 from lance_spark.core.refs import MAIN, PinnedVersion
-from lance_spark.core.stored_json import decode_json
 from lance_spark.errors import CorruptData
 from lance_spark.format.contents import Contents, DataFile, DeletionFile, Fragment
 from lance_spark.format.transactions import MESSAGE

@@ -20,9 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from lance_spark.core.refs import PinnedVersion, check_new_branch_name, check_new_tag_name, plan_branch, plan_tag
+from lance_spark.core.records.stored_json import UNREADABLE, decode_json, read_as
+from lance_spark.core.ref_names import check_new_branch_name, check_new_tag_name, plan_branch, plan_tag
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.show import Card, Grid, Shown
-from lance_spark.core.stored_json import UNREADABLE, decode_json, read_as
 from lance_spark.errors import CorruptData, InvalidOption, NotFound, Refused
 
 LINEAGE = "lance_spark.frozen"

@@ -18,7 +18,9 @@ import pyarrow as pa
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
-from lance_spark.core.refs import BRANCHES, TAGS, Branch, PinnedVersion, RefTable, Tag, plan_branch, plan_tag
+from lance_spark.core.ref_files import BRANCHES, TAGS
+from lance_spark.core.ref_names import plan_branch, plan_tag
+from lance_spark.core.refs import Branch, PinnedVersion, RefTable, Tag
 from lance_spark.core.table_options import ReadOptions
 from lance_spark.engine.local import Engine, Frame, Runner, Work
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, NotFound, Refused

@@ -7,10 +7,11 @@ from functools import partial
 
 import pyarrow as pa
 
-from lance_spark.core import finding_codes, layout
+from lance_spark.core import layout
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.records import finding_codes
+from lance_spark.core.records.repair_record import PROPERTY
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.repair_record import PROPERTY
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound, StorageFailure
 from lance_spark.format.blobs import descriptions_in
 from lance_spark.fsck.finding_rules import Inside

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark.cleanup.reference_rules import ANYWHERE, KeyResolver
-from lance_spark.core import finding_codes, layout, repair_record
-from lance_spark.core.stored_json import decode_json
+from lance_spark.core import layout
+from lance_spark.core.records import finding_codes, repair_record
+from lance_spark.core.records.stored_json import decode_json
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.format.blob_references import AT_URI, DESCRIPTION, address_of
 from lance_spark.format.contents import Contents, Fragment, RunDecoder, decode_contents, decode_indexes

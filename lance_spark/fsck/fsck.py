@@ -21,11 +21,11 @@ from lance_spark.cleanup.cleanup import about_rows, list_all, work_of_all
 from lance_spark.cleanup.reference_rules import ChainSpan, KeyResolver, cut_spans
 from lance_spark.cleanup.retention_rules import RunClock
 from lance_spark.cleanup.sweep_rules import FILES
-from lance_spark.core import finding_codes
 from lance_spark.core.layout import KeyRange, branch_root, classify, stored_name
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.progress import WorkProgress
+from lance_spark.core.records import finding_codes
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.show import WorkProgress
 from lance_spark.disk_usage.holder_rules import BRANCH, CLONE, TAG, Holder, Holders, holders_of
 from lance_spark.engine.local import Engine, Frame, Runner
 from lance_spark.errors import CorruptData, InvalidOption, LanceSparkError, NotFound, StorageFailure

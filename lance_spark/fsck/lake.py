@@ -14,7 +14,7 @@ from lance_spark.catalog.overview import overview
 from lance_spark.cleanup.lake import find_tables
 from lance_spark.cleanup.retention_rules import nanoseconds
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.show import EPOCH
+from lance_spark.core.texts import EPOCH
 from lance_spark.engine.local import Engine, LocalRunner, Work
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound
 from lance_spark.fsck.fsck import fsck

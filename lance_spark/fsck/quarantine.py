@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from lance_spark.core.layout import QUARANTINE
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.repair_record import RECORD, Digest, Kept, RepairRecord, read_record
+from lance_spark.core.records.repair_record import RECORD, Digest, Kept, RepairRecord, read_record
 from lance_spark.errors import Conflict, NotFound, StorageFailure
 from lance_spark.storage import files
 from lance_spark.storage.deleting import delete_batch, deletion_failure, remove_empty_directories

@@ -8,14 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from lance_spark.core import finding_codes
 from lance_spark.core.layout import QUARANTINE
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.reflog import LOG, RefChange, decode
-from lance_spark.core.reflog import TAG as REFLOG_TAG
-from lance_spark.core.refs import BRANCHES, MAIN, MAIN_FILE, parse_main, ref_file
-from lance_spark.core.repair_record import RECORD, Digest, RepairRecord, read_record
-from lance_spark.core.show import moment_at
+from lance_spark.core.records import finding_codes
+from lance_spark.core.records.reflog import LOG, RefChange, decode
+from lance_spark.core.records.reflog import TAG as REFLOG_TAG
+from lance_spark.core.records.repair_record import RECORD, Digest, RepairRecord, read_record
+from lance_spark.core.ref_files import BRANCHES, MAIN_FILE, parse_main, ref_file
+from lance_spark.core.refs import MAIN
+from lance_spark.core.texts import moment_at
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.fsck.file_contents import size_of
 from lance_spark.fsck.finding_rules import (

@@ -18,10 +18,12 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 from lance_spark import hints
-from lance_spark.core import finding_codes, layout, repair_record
+from lance_spark.core import layout
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import BRANCHES, MAIN, PinnedVersion, parse_branch, ref_file, ref_name
-from lance_spark.core.show import moment_at
+from lance_spark.core.records import finding_codes, repair_record
+from lance_spark.core.ref_files import BRANCHES, parse_branch, ref_file, ref_name
+from lance_spark.core.refs import MAIN, PinnedVersion
+from lance_spark.core.texts import moment_at
 from lance_spark.engine.local import Engine
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound, PermissionDenied, Refused, StorageFailure
 from lance_spark.format.contents import Fragment, IndexRecord, decode_indexes
@@ -37,6 +39,7 @@ from lance_spark.indexes.index_segments import commit_indexes
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.storage import commits, files
 from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.followers import check_mergeable, check_writable
 from lance_spark.storage.listing import list_paths
 from lance_spark.storage.small_files import write_below
 from lance_spark.storage.versions import contents_of, read_manifest, read_snapshot, read_transaction, snapshot_of
@@ -253,7 +256,7 @@ class _NewestVersion(NamedTuple):
 def _closed(location: DatasetLocation, branch: str | None) -> str:
     """Why nothing may be committed to a branch; "" if it may."""
     try:
-        commits.check_mergeable(location, branch)
+        check_mergeable(location, branch)
     except (Refused, NotFound, CorruptData) as problem:
         return problem.message
     return ""
@@ -554,7 +557,7 @@ def _check_manifest(location: DatasetLocation, step: repair_record.Quarantine) -
 
 def _mend(context: StepContext, step: repair_record.MendIndexes) -> None:
     location = context.location
-    commits.check_mergeable(location, step.branch)
+    check_mergeable(location, step.branch)
     head = context.head(step.branch, step.version)
     snapshot = read_snapshot(location, head)
     records = {index.uuid: index for index in decode_indexes(read_manifest(location, head))}
@@ -583,6 +586,6 @@ def _leave_out(context: StepContext, step: repair_record.LeaveOut) -> None:
         create_branch_at(location, step.path, head)
         head = pin_latest(location, step.onto)
     else:
-        commits.check_writable(location, step.onto)
+        check_writable(location, step.onto)
     made = leave_out(location, head, step.fragments, context.properties(step))
     context.made[step.onto] = made.version

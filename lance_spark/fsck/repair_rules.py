@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from lance_spark.core import finding_codes, repair_record
+from lance_spark.core.records import finding_codes, repair_record
 from lance_spark.core.refs import MAIN
-from lance_spark.core.show import Card, Grid, Shown, counted, few
+from lance_spark.core.show import Card, Grid, Shown
+from lance_spark.core.texts import counted, few
 from lance_spark.fsck.finding_rules import CheckFinding
 
 INDEX_CODES = frozenset({finding_codes.INDEX_MISSING, finding_codes.INDEX_SIZE_WRONG, finding_codes.INDEX_DAMAGED})

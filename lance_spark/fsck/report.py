@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from lance_spark.catalog.doctor_rules import UNREGISTERED, Finding
-from lance_spark.core.finding_codes import ERROR, SEVERITIES, UNREACHABLE
-from lance_spark.core.show import Card, Grid, Shown, counted, few, fields_of
+from lance_spark.core.records.finding_codes import ERROR, SEVERITIES, UNREACHABLE
+from lance_spark.core.show import Card, Grid, Shown, fields_of
+from lance_spark.core.texts import counted, few
 from lance_spark.errors import CorruptData, LanceSparkError, StorageFailure
 from lance_spark.fsck.finding_rules import CheckFinding
 from lance_spark.fsck.repair_rules import RepairPlan, RepairResult

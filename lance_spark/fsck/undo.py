@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import MAIN, PinnedVersion
-from lance_spark.core.repair_record import (
+from lance_spark.core.records.repair_record import (
     PREFIX,
     Kept,
     LeaveOut,
@@ -18,6 +17,7 @@ from lance_spark.core.repair_record import (
     RestoreRef,
     Step,
 )
+from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.errors import Conflict, Refused
 from lance_spark.format.versions import RESTORE
 from lance_spark.fsck import quarantine

@@ -16,7 +16,8 @@ import pyarrow.types as pt
 
 from lance_spark import hints
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.show import Card, Grid, Shown, ShownInOneLine, counted, meant, readable
+from lance_spark.core.show import Card, Grid, Shown, ShownInOneLine
+from lance_spark.core.texts import counted, meant, readable
 from lance_spark.errors import AlreadyExists, InvalidOption, NotFound, Refused, SchemaMismatch
 from lance_spark.format.contents import Fragment, IndexRecord
 from lance_spark.format.metadata import Segment

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.show import EPOCH
+from lance_spark.core.texts import EPOCH
 from lance_spark.errors import StorageFailure
 from lance_spark.format.contents import IndexRecord, decode_indexes
 from lance_spark.format.metadata import Segment

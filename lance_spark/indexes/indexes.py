@@ -27,8 +27,9 @@ from lance_spark.indexes.index_segments import SegmentOrder
 from lance_spark.log.log import or_why
 from lance_spark.log.print_rules import unknown_card
 from lance_spark.storage import versions
-from lance_spark.storage.commits import attempts, check_mergeable, overtaken, undone_on_failure
+from lance_spark.storage.commits import attempts, overtaken, undone_on_failure
 from lance_spark.storage.datasets import open_pinned, pin_latest
+from lance_spark.storage.followers import check_mergeable
 from lance_spark.storage.resolving import resolve
 
 

@@ -37,8 +37,8 @@ from lance_spark.cleanup.report import PARTLY, CleanupReport, LakeReport
 from lance_spark.cleanup.retention_rules import CleanupPolicy, parse_policy
 from lance_spark.cleanup.stored_plans import read_inventory
 from lance_spark.core.declared import add_arguments, at, values
-from lance_spark.core.options import storage_from
-from lance_spark.core.show import WorkProgress
+from lance_spark.core.progress import WorkProgress
+from lance_spark.core.storage_options import storage_from
 from lance_spark.engine.local import Engine
 from lance_spark.engine.session_spark import JobSession, RunOn, engine_for
 from lance_spark.errors import InvalidOption

@@ -24,8 +24,8 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from lance_spark.core.declared import add_arguments, at, typed_at
-from lance_spark.core.options import storage_from
-from lance_spark.core.show import WorkProgress
+from lance_spark.core.progress import WorkProgress
+from lance_spark.core.storage_options import storage_from
 from lance_spark.engine.local import Engine
 from lance_spark.engine.session_spark import JobSession, engine_for
 from lance_spark.errors import InvalidOption

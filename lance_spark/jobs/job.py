@@ -12,7 +12,7 @@ from typing import Any, cast, get_args
 from lance_spark.catalog.lookup import open_catalog, open_service
 from lance_spark.catalog.name_rules import MANIFEST, Catalog, Mode
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.options import pairs_of, storage_from
+from lance_spark.core.storage_options import pairs_of, storage_from
 from lance_spark.engine.session_spark import LOG_LEVELS, RunOn
 from lance_spark.errors import InvalidOption, LanceSparkError, NotFound, PermissionDenied, ReportFailure
 from lance_spark.storage.files import entries

@@ -28,8 +28,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from lance_spark.core.options import storage_from
-from lance_spark.core.show import masked, moment_at
+from lance_spark.core.storage_options import storage_from
+from lance_spark.core.texts import masked, moment_at
 from lance_spark.engine.session_spark import JobSession
 from lance_spark.errors import InvalidOption
 from lance_spark.jobs.job import (

@@ -21,8 +21,8 @@ from typing import Any
 
 from lance_spark.catalog.lookup import open_catalog
 from lance_spark.catalog.migrate import Migration, migrate
-from lance_spark.core.options import storage_from
 from lance_spark.core.show import table
+from lance_spark.core.storage_options import storage_from
 from lance_spark.jobs.job import add, command_line, run, show, try_report
 
 

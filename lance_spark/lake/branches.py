@@ -14,7 +14,7 @@ from lance_spark.catalog import lake
 from lance_spark.catalog.lake_rules import BRANCH, TAG, LakeRef
 from lance_spark.catalog.name_rules import Catalog, Name
 from lance_spark.catalog.publish_rules import Journal
-from lance_spark.core.refs import BranchSettings, Lifetime
+from lance_spark.core.lifetimes import BranchSettings, Lifetime
 from lance_spark.engine.local import Engine
 from lance_spark.lake import publish as publishing
 from lance_spark.lake.audit import merged_lake

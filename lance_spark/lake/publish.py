@@ -40,7 +40,7 @@ from lance_spark.catalog.publish_rules import (
 )
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.show import one_line
+from lance_spark.core.texts import one_line
 from lance_spark.engine.local import Engine
 from lance_spark.errors import (
     Conflict,

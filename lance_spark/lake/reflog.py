@@ -8,9 +8,9 @@ from dataclasses import replace
 from lance_spark.catalog import lake
 from lance_spark.catalog.lake_rules import BRANCH, TAG, is_audit_name, name_of
 from lance_spark.catalog.name_rules import Catalog
-from lance_spark.core import reflog
-from lance_spark.core.reflog import DONE, RefChange, RefLog
-from lance_spark.core.refs import missing
+from lance_spark.core.records import reflog
+from lance_spark.core.records.reflog import DONE, RefChange, RefLog
+from lance_spark.core.ref_names import missing
 from lance_spark.lake.publish import check_manifest, latest
 from lance_spark.storage import refs
 

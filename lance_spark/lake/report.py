@@ -8,7 +8,8 @@ from datetime import datetime
 
 from lance_spark.catalog.name_rules import TABLE
 from lance_spark.catalog.publish_rules import EntryChange, Journal, LakeConflict, PublishOutcome
-from lance_spark.core.show import Card, Grid, Shown, counted, moment
+from lance_spark.core.show import Card, Grid, Shown
+from lance_spark.core.texts import counted, moment
 
 UNFINISHED, READY, CLASHING, UP_TO_DATE = "unfinished", "ready", "in conflict", "up to date"
 

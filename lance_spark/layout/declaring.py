@@ -23,9 +23,10 @@ from lance_spark.layout.layout_rules import (
     declared,
     misfit,
 )
-from lance_spark.storage.commits import check_unprotected, check_writable
+from lance_spark.storage.commits import check_unprotected
 from lance_spark.storage.datasets import open_latest, open_pinned, pin_latest
 from lance_spark.storage.failures import translated
+from lance_spark.storage.followers import check_writable
 
 
 def read_layout(location: DatasetLocation, pin: PinnedVersion) -> TableLayout:

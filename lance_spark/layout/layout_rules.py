@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.types as pt
 
-from lance_spark.core.show import quoted_name
+from lance_spark.core.texts import quoted_name
 from lance_spark.errors import InvalidOption
 
 PARTITION_BY, CLUSTER_BY = "lance_spark.partition_by", "lance_spark.cluster_by"

@@ -11,7 +11,8 @@ from itertools import pairwise
 from typing import Literal
 from unicodedata import east_asian_width
 
-from lance_spark.core.refs import MAIN, PinnedVersion, is_service_tag
+from lance_spark.core.ref_names import is_service_tag
+from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.show import safe
 from lance_spark.format.operations import LogEntry
 

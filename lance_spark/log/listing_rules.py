@@ -7,6 +7,9 @@ from typing import TypeVar
 
 from lance_spark.core import refs as core_refs
 from lance_spark.core import show
+from lance_spark.core.lifetimes import Lifetime
+from lance_spark.core.ref_names import is_service_branch, is_service_tag
+from lance_spark.core.texts import counted
 
 SHOWN = 20
 """How many of a dataset's branches or tags are shown."""
@@ -20,7 +23,7 @@ def tag_grid(tags: Iterable[core_refs.Tag]) -> show.Grid:
     return _grid(("tag", "version", "made"), [(tag.row, tag.lifetime) for tag in tags])
 
 
-def _grid(header: tuple[str, ...], rows: list[tuple[tuple[str, ...], core_refs.Lifetime]]) -> show.Grid:
+def _grid(header: tuple[str, ...], rows: list[tuple[tuple[str, ...], Lifetime]]) -> show.Grid:
     """Adds a column for lifetimes if any row has one."""
     told = [str(lifetime) for _, lifetime in rows]
     if not any(told):
@@ -63,7 +66,7 @@ class _RefList(show.Shown, list[_Ref]):
         return "\n\n".join([self._grid().text() or f"no {self._nouns}", *(f"note: {note}" for note in self._notes())])
 
     def _card(self) -> show.Card:
-        return show.Card(show.counted(len(self), self._noun, self._nouns), grids=(self._grid(),), notes=self._notes())
+        return show.Card(counted(len(self), self._noun, self._nouns), grids=(self._grid(),), notes=self._notes())
 
     def _notes(self) -> tuple[str, ...]:
         more_of: tuple[str, ...] = (
@@ -93,7 +96,7 @@ class TagList(_RefList[core_refs.Tag]):
 def listed_branches(branches: Mapping[str, core_refs.Branch], tags: Container[str], everything: bool) -> BranchList:
     """The branches of a dataset, by name; those that this package created for itself only with ``everything``."""
     found = [branch for _, branch in sorted(branches.items())]
-    made = BranchList(branch for branch in found if everything or not core_refs.is_service_branch(branch.name, tags))
+    made = BranchList(branch for branch in found if everything or not is_service_branch(branch.name, tags))
     made.hidden = len(found) - len(made)
     return made
 
@@ -101,6 +104,6 @@ def listed_branches(branches: Mapping[str, core_refs.Branch], tags: Container[st
 def listed_tags(tags: Mapping[str, core_refs.Tag], everything: bool) -> TagList:
     """The tags of a dataset, by name; those that this package created for itself only with ``everything``."""
     found = [tag for _, tag in sorted(tags.items())]
-    made = TagList(tag for tag in found if everything or not core_refs.is_service_tag(tag.name, tags))
+    made = TagList(tag for tag in found if everything or not is_service_tag(tag.name, tags))
     made.hidden = len(found) - len(made)
     return made

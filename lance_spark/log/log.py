@@ -21,20 +21,12 @@ import pyarrow as pa
 
 from lance_spark.changes.diff_rules import Diff
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import (
-    BRANCHES,
-    MAIN,
-    TAGS,
-    Branch,
-    PinnedVersion,
-    RefSpec,
-    RefTable,
-    is_own_tag,
-    is_service_tag,
-    missing,
-)
-from lance_spark.core.show import Card, moment_at
-from lance_spark.core.tracking import read_follows
+from lance_spark.core.records.tracking import read_follows
+from lance_spark.core.ref_files import BRANCHES, TAGS
+from lance_spark.core.ref_names import is_own_tag, is_service_tag, missing
+from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefSpec, RefTable
+from lance_spark.core.show import Card
+from lance_spark.core.texts import moment_at
 from lance_spark.errors import LanceSparkError, NotFound
 from lance_spark.format.contents import Contents, decode_contents
 from lance_spark.format.manifest import decode_head
@@ -54,8 +46,8 @@ from lance_spark.format.versions import ACTION, BEGIN, REORDERED, SOURCE, read_t
 from lance_spark.log import print_rules
 from lance_spark.scan import fragment_reads
 from lance_spark.storage import datasets, refs
-from lance_spark.storage.commits import known_remotes
 from lance_spark.storage.files import THREADS
+from lance_spark.storage.followers import known_remotes
 from lance_spark.storage.mem_wal import note_of_waiting
 from lance_spark.storage.resolving import resolve
 from lance_spark.storage.versions import BranchVersions, StoredVersion, read_manifest, read_versions, transaction_of

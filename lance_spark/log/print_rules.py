@@ -12,6 +12,8 @@ from typing import Any
 from lance_spark.changes.diff_rules import ADDED, DELETED, Diff, RowExample, plain_row
 from lance_spark.core import refs as core_refs
 from lance_spark.core import show
+from lance_spark.core.ref_names import is_service_branch, is_service_tag
+from lance_spark.core.texts import counted, few, moment, readable
 from lance_spark.format.operations import LogEntry, Stat, VersionDetail
 from lance_spark.log.graph_rules import ROW, draw, lay_out, legend, svg
 from lance_spark.log.listing_rules import BRANCH_ENDS, SHOWN, TAG_ENDS, branch_grid, ends, more, tag_grid
@@ -50,13 +52,13 @@ def table_card(what: str, uri: str, ref: core_refs.RefSpec, seen: TableGlance) -
     rows, size = seen.number("total_rows"), _size(seen)
     facts = (
         ("at", f"{seen.pin}{follows}"),
-        ("committed", show.moment(seen.info.timestamp)),
+        ("committed", moment(seen.info.timestamp)),
         ("rows", "" if rows is None else f"{rows:,}"),
         ("size", size),
-        ("columns", f"{len(seen.columns):,}: {show.few(seen.columns, _COLUMNS)}" if seen.columns else ""),
+        ("columns", f"{len(seen.columns):,}: {few(seen.columns, _COLUMNS)}" if seen.columns else ""),
     )
     wait = "" if seen.note is None else "rows wait in no version"
-    parts = (f"at {seen.pin}", "" if rows is None else show.counted(rows, "row"), size.partition(" in ")[0], wait)
+    parts = (f"at {seen.pin}", "" if rows is None else counted(rows, "row"), size.partition(" in ")[0], wait)
     notes = () if seen.note is None else (seen.note,)
     return show.Card(what, uri, ", ".join(part for part in parts if part), facts, notes=notes)
 
@@ -66,8 +68,8 @@ def _size(seen: TableGlance) -> str:
     if size is None or files is None:
         return ""
     deletions = seen.number("total_deletion_files")
-    also = f" and {show.counted(deletions, 'deletion file')}" if deletions else ""
-    return f"{show.readable(size)} in {show.counted(files, 'data file')}{also}"
+    also = f" and {counted(deletions, 'deletion file')}" if deletions else ""
+    return f"{readable(size)} in {counted(files, 'data file')}{also}"
 
 
 def _asked(ref: core_refs.RefSpec) -> str:
@@ -76,7 +78,7 @@ def _asked(ref: core_refs.RefSpec) -> str:
         return f"tag {ref.tag}"
     branch = ref.branch or core_refs.MAIN
     if ref.as_of is not None:
-        return f"{branch} as of {show.moment(ref.as_of)}"
+        return f"{branch} as of {moment(ref.as_of)}"
     return f"the newest version of {branch}" if ref.version is None else f"{branch}@{ref.version}"
 
 
@@ -93,12 +95,12 @@ class RefNames:
     def of_branches(cls, branches: Sequence[str], tags: Sequence[str]) -> RefNames:
         """Branches; the tags show which of them are plans of frozen sets."""
         known = set(tags)
-        return cls._of(branches, lambda name: core_refs.is_service_branch(name, known))
+        return cls._of(branches, lambda name: is_service_branch(name, known))
 
     @classmethod
     def of_tags(cls, tags: Sequence[str]) -> RefNames:
         known = set(tags)
-        return cls._of(tags, lambda name: core_refs.is_service_tag(name, known))
+        return cls._of(tags, lambda name: is_service_tag(name, known))
 
     @classmethod
     def _of(cls, names: Sequence[str], is_own: Callable[[str], bool]) -> RefNames:
@@ -114,7 +116,7 @@ class RefNames:
 def branches_card(what: str, uri: str, listed: RefNames, branches: Sequence[core_refs.Branch]) -> show.Card:
     """All branches except for main; only those that are shown were read."""
     count = len(listed.listed)
-    summary = f"{core_refs.MAIN} and {show.counted(count, 'branch', 'branches')}" if count else f"{core_refs.MAIN} only"
+    summary = f"{core_refs.MAIN} and {counted(count, 'branch', 'branches')}" if count else f"{core_refs.MAIN} only"
     summary += f", and {listed.own:,} of frozen sets and the lake" if listed.own else ""
     notes = (*ends(branches, BRANCH_ENDS), *more(count, len(listed.shown)))
     return show.Card(f"{what} of", uri, summary, grids=(branch_grid(branches),), notes=notes)
@@ -125,7 +127,7 @@ def tags_card(what: str, uri: str, listed: RefNames, tags: Sequence[core_refs.Ta
     count = len(listed.listed)
     also = f", and {listed.own:,} that clones, merges, streams, frozen sets and the lake need" if listed.own else ""
     notes = (*ends(tags, TAG_ENDS), *more(count, len(listed.shown)))
-    return show.Card(f"{what} of", uri, f"{show.counted(count, 'tag')}{also}", grids=(tag_grid(tags),), notes=notes)
+    return show.Card(f"{what} of", uri, f"{counted(count, 'tag')}{also}", grids=(tag_grid(tags),), notes=notes)
 
 
 def remotes_card(what: str, uri: str, known: Mapping[str, str]) -> show.Card:
@@ -171,7 +173,7 @@ class History(show.Shown):
         hidden = len(self) - _MOST
         undrawn = f"the {hidden:,} oldest of these are not drawn" if hidden > 0 else None
         notes = tuple(note for note in (undrawn, self.note) if note is not None)
-        summary = f"{show.counted(len(self.entries), 'version')} from {self.start}{more}"
+        summary = f"{counted(len(self.entries), 'version')} from {self.start}{more}"
         return show.Card(type(self).__name__, self.uri, summary, notes=notes)
 
     def _repr_html_(self) -> str:
@@ -202,7 +204,7 @@ def _row(entry: LogEntry, names: Sequence[str]) -> str:
         "author": _message(entry.author or ""),
         "rows": "" if entry.total_rows is None else f"{entry.total_rows:,}",
         "changed": "" if entry.stat is None else show.safe(show.plain_text([stat_line(entry.stat)])),
-        "committed": show.safe(show.moment(entry.timestamp)),
+        "committed": show.safe(moment(entry.timestamp)),
     }
     return "".join(_cell("td", name, told[name]) for name in names)
 
@@ -247,7 +249,7 @@ def graph_lines(entries: Iterable[LogEntry]) -> Iterator[show.Line]:
 def _head(entry: LogEntry) -> show.Line:
     line = [(show.VERSION, str(entry.pin)), *_names(entry), (show.PLAIN, f"  {happened(entry)}")]
     if entry.total_rows is not None:
-        line.append((show.PLAIN, f"  {show.counted(entry.total_rows, 'row')}"))
+        line.append((show.PLAIN, f"  {counted(entry.total_rows, 'row')}"))
     return [*line, (show.FAINT, f"  {entry.timestamp:%Y-%m-%d %H:%M:%S}")]
 
 
@@ -267,7 +269,7 @@ def _remote(entry: LogEntry) -> str:
 def _names(entry: LogEntry) -> show.Line:
     """Branches and tags at a version, in brackets; without the tags that protect what clones and merges read."""
     spans: show.Line = [(show.BRANCH, name) for name in entry.heads]
-    spans += [(show.TAG, f"tag: {name}") for name in entry.tags if not core_refs.is_service_tag(name)]
+    spans += [(show.TAG, f"tag: {name}") for name in entry.tags if not is_service_tag(name)]
     spans += [(show.BRANCH, f"fork: {name}") for name in entry.forks if name not in entry.heads]
     if not spans:
         return []
@@ -296,7 +298,7 @@ def stat_line(stat: Stat) -> show.Line:
     if stat.rows_added is not None and stat.rows_removed is not None:
         parts.append(_both(f"{stat.rows_added:,}", f"{stat.rows_removed:,}", "rows"))
     parts.append(_both(f"{stat.files_added:,}", f"{stat.files_removed:,}", "files"))
-    parts.append(_both(show.readable(stat.bytes_added), show.readable(stat.bytes_removed), ""))
+    parts.append(_both(readable(stat.bytes_added), readable(stat.bytes_removed), ""))
     line: show.Line = []
     for number, part in enumerate(parts):
         line += [(show.PLAIN, ", "), *part] if number else part
@@ -312,12 +314,12 @@ def show_lines(detail: VersionDetail) -> Iterator[show.Line]:
     yield from log_lines([detail.entry])
     yield []
     files = [
-        show.counted(detail.fragments, "fragment"),
-        f"{show.counted(detail.data_files, 'data file')}, {show.readable(detail.bytes)}",
+        counted(detail.fragments, "fragment"),
+        f"{counted(detail.data_files, 'data file')}, {readable(detail.bytes)}",
     ]
     if detail.deletion_files:
-        deletions = show.counted(detail.deletion_files, "deletion file")
-        files.append(f"{show.counted(detail.deleted_rows, 'deleted row')} in {deletions}")
+        deletions = counted(detail.deletion_files, "deletion file")
+        files.append(f"{counted(detail.deleted_rows, 'deleted row')} in {deletions}")
     row_ids = ", stable row ids" if detail.stable_row_ids else ""
     facts = {
         "parents": ", ".join(map(str, detail.entry.parents)) or "none",
@@ -383,7 +385,7 @@ def _columns(diff: Diff) -> Iterator[show.Line]:
 
 def _values(diff: Diff) -> Iterator[show.Line]:
     for values in diff.values:
-        told = f"written again in {show.counted(values.fragments, 'fragment')}, {show.counted(values.rows, 'row')}"
+        told = f"written again in {counted(values.fragments, 'fragment')}, {counted(values.rows, 'row')}"
         yield [(show.CHANGE, f"~ values of {values.column}"), (show.PLAIN, f"  {told}")]
 
 
@@ -419,7 +421,7 @@ def _summary(diff: Diff) -> show.Line:
 
 def _fragments(diff: Diff) -> str:
     counts = diff.fragments
-    return f"{show.counted(counts.same, 'fragment')} in common, {counts.added:,} new, {counts.removed:,} gone, " + (
+    return f"{counted(counts.same, 'fragment')} in common, {counts.added:,} new, {counts.removed:,} gone, " + (
         f"{counts.changed:,} changed"
     )
 

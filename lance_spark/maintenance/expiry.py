@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
 
+from lance_spark.core.lifetimes import with_warning
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefTable, Tag, with_warning
-from lance_spark.core.show import moment_at
-from lance_spark.core.tracking import read_follows
+from lance_spark.core.records.tracking import read_follows
+from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefTable, Tag
+from lance_spark.core.texts import moment_at
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused
 from lance_spark.format.versions import RESTORE, REVERT, read_trace
 from lance_spark.maintenance import expiry_rules

@@ -15,9 +15,12 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from lance_spark.core.declared import option
-from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW, RefChange, is_wanted, kept_branches
-from lance_spark.core.refs import Lifetime, RefTable, Warned, is_lake_tag, is_own_tag, is_stream_tag, lake_branch_of
-from lance_spark.core.show import Card, Grid, Shown, counted, from_span, moment, to_span
+from lance_spark.core.lifetimes import Lifetime, Warned
+from lance_spark.core.records.reflog import DEFAULT_UNDO_WINDOW, RefChange, is_wanted, kept_branches
+from lance_spark.core.ref_names import is_lake_tag, is_own_tag, is_stream_tag, lake_branch_of
+from lance_spark.core.refs import RefTable
+from lance_spark.core.show import Card, Grid, Shown
+from lance_spark.core.texts import counted, from_span, moment, to_span
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.refs.ref_rules import check_delete_branch, frozen_set_of
 

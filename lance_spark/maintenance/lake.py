@@ -17,9 +17,9 @@ from lance_spark.catalog.leftovers import DEFAULT_AGE, find_leftovers, remove_le
 from lance_spark.catalog.name_rules import Catalog
 from lance_spark.cleanup.report import Upkeep
 from lance_spark.cleanup.retention_rules import CleanupPolicy
-from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW
-from lance_spark.core.refs import with_warning
-from lance_spark.core.show import moment_at
+from lance_spark.core.lifetimes import with_warning
+from lance_spark.core.records.reflog import DEFAULT_UNDO_WINDOW
+from lance_spark.core.texts import moment_at
 from lance_spark.engine.local import Engine
 from lance_spark.errors import LanceSparkError, NotFound, Refused
 from lance_spark.lake.audit import leftovers as audits

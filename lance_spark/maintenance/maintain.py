@@ -27,11 +27,12 @@ from lance_spark.cleanup.many_tables import FleetOptions, FleetTable, look_at, l
 from lance_spark.cleanup.report import clones_among, held_back, unreadable
 from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.cleanup.sweep_rules import DELETE, DELETED
-from lance_spark.core.finding_codes import BASE_ABSENT, ERROR, UNREACHABLE
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.patterns import Unused, is_pattern
-from lance_spark.core.refs import MAIN, RefTable, branch_or_none, is_plan
-from lance_spark.core.show import counted, few, moment_at, readable
+from lance_spark.core.records.finding_codes import BASE_ABSENT, ERROR, UNREACHABLE
+from lance_spark.core.ref_names import branch_or_none, is_plan
+from lance_spark.core.refs import MAIN, RefTable
+from lance_spark.core.texts import counted, few, moment_at, readable
 from lance_spark.engine.local import Engine, told
 from lance_spark.errors import CorruptData, InvalidOption, LanceSparkError, NotFound, Refused
 from lance_spark.fsck.finding_rules import CheckFinding
@@ -48,8 +49,8 @@ from lance_spark.maintenance.policy_rules import KindSize, MaintenancePolicy, Me
 from lance_spark.maintenance.report import MaintenanceReport
 from lance_spark.optimize.optimize import optimize
 from lance_spark.storage import refs, versions
-from lance_spark.storage.commits import following
 from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.followers import following
 from lance_spark.storage.small_files import read_report, write_report
 from lance_spark.survey.survey import take_survey
 

@@ -15,12 +15,12 @@ from typing import Any
 
 from lance_spark.cleanup.retention_rules import CleanupPolicy, policy_of
 from lance_spark.core.declared import at, file_values, option
-from lance_spark.core.options import Section, read_toml
 from lance_spark.core.patterns import unused
-from lance_spark.core.reflog import DEFAULT_UNDO_WINDOW
+from lance_spark.core.policy_files import Section, read_toml
+from lance_spark.core.records.reflog import DEFAULT_UNDO_WINDOW
+from lance_spark.core.records.stored_json import decode_json
 from lance_spark.core.refs import MAIN
-from lance_spark.core.show import counted, few, from_span, readable
-from lance_spark.core.stored_json import decode_json
+from lance_spark.core.texts import counted, few, from_span, readable
 from lance_spark.errors import CorruptData, InvalidOption, NotFound
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
 from lance_spark.optimize.compaction_rules import OptimizeOptions

@@ -11,7 +11,8 @@ from html import escape
 
 from lance_spark.cleanup.report import Upkeep, shown_state
 from lance_spark.core import layout
-from lance_spark.core.show import Card, Grid, Shown, counted, few, fields_of, masked, moment, one_line, readable, safe
+from lance_spark.core.show import Card, Grid, Shown, fields_of, safe
+from lance_spark.core.texts import counted, few, masked, moment, one_line, readable
 from lance_spark.errors import PermissionDenied
 from lance_spark.maintenance import policy_rules
 from lance_spark.maintenance.policy_rules import KindSize, Memory, StepRecord, TableRecord

@@ -10,7 +10,8 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from lance_spark.core.show import Card, Shown, to_span
+from lance_spark.core.show import Card, Shown
+from lance_spark.core.texts import to_span
 from lance_spark.engine.session_spark import engine_for, engine_of, session_or_none
 from lance_spark.maintenance.maintain import Selection, UpkeepOptions, maintain_catalog, maintain_dataset
 from lance_spark.maintenance.policy_rules import MaintenancePolicy, maintenance_policy

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from lance_spark import hints
-from lance_spark.core import tracking
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefTable, missing
+from lance_spark.core.records import tracking
+from lance_spark.core.ref_names import missing
+from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefTable
 from lance_spark.errors import Refused
 from lance_spark.format.operations import VersionSpan
 from lance_spark.format.versions import Trace, read_trace

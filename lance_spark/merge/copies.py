@@ -12,7 +12,7 @@ import pyarrow as pa
 from lance_spark.core.location import DatasetLocation
 from lance_spark.engine.local import Engine, Work
 from lance_spark.format.versions import RECEIVE, Copy
-from lance_spark.merge.report import ReplayPlan
+from lance_spark.merge.assembly_rules import ReplayPlan
 from lance_spark.storage import copying
 from lance_spark.storage.commits import check_written
 

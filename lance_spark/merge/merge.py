@@ -18,9 +18,10 @@ from lance_spark import hints
 from lance_spark.changes.changes import DeletionReader, Held, known_deletions
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
+from lance_spark.core.progress import WorkProgress
+from lance_spark.core.records.tracking import MergeNote, Node, with_note
 from lance_spark.core.refs import MAIN, PinnedVersion, RefTable
-from lance_spark.core.show import WorkProgress, counted
-from lance_spark.core.tracking import MergeNote, Node, with_note
+from lance_spark.core.texts import counted
 from lance_spark.engine.local import Engine, LocalRunner
 from lance_spark.errors import Conflict, InvalidOption, NotCommittable, NotFound, PermissionDenied, Refused
 from lance_spark.format import row_ids
@@ -30,6 +31,7 @@ from lance_spark.format.schema import unknown_column
 from lance_spark.merge import change_rules, replay_commits, result_rules
 from lance_spark.merge.agreement import agreed_columns
 from lance_spark.merge.ancestry import Graph, numbering_of_pick, only_base, trace_of
+from lance_spark.merge.assembly_rules import Assembly, ReplayPlan, in_steps
 from lance_spark.merge.cell_work import place_of, write_patches
 from lance_spark.merge.cells import NO_TWINS, Addresses, Matching, SettledCells, settle_cells
 from lance_spark.merge.conflict_rules import (
@@ -48,7 +50,7 @@ from lance_spark.merge.history import steps_between
 from lance_spark.merge.numbering_rules import Numbering, is_known, matched, number, renumbered, renumbered_steps, since
 from lance_spark.merge.option_rules import CELLS, MergeOptions
 from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
-from lance_spark.merge.report import Assembly, MergeResult, ReplayPlan, in_steps
+from lance_spark.merge.report import MergeResult
 from lance_spark.merge.request import Request, merge_again, open_root, pick_again, stamped
 from lance_spark.merge.resolving import resolved
 from lance_spark.merge.result_rows import ResultRows
@@ -59,16 +61,9 @@ from lance_spark.merge.unshared import Unshared
 from lance_spark.scan import fragment_reads as scanning
 from lance_spark.scan.fragment_reads import deleted_offsets
 from lance_spark.storage import files, refs, versions
-from lance_spark.storage.commits import (
-    attempts,
-    check_mergeable,
-    check_unprotected,
-    check_writable,
-    check_written,
-    overtaken,
-    unchanged,
-)
+from lance_spark.storage.commits import attempts, check_unprotected, check_written, overtaken, unchanged
 from lance_spark.storage.datasets import check_may_commit, pin_latest
+from lance_spark.storage.followers import check_mergeable, check_writable
 from lance_spark.storage.mem_wal import check_nothing_waits
 from lance_spark.storage.resolving import check_branch
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.records.tracking import merged_notes
 from lance_spark.core.refs import PinnedVersion, RefTable
-from lance_spark.core.tracking import merged_notes
 from lance_spark.engine.local import Engine
 from lance_spark.errors import Conflict, Refused
 from lance_spark.format.transactions import MESSAGE

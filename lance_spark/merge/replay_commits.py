@@ -38,6 +38,7 @@ from lance_spark.format.versions import (
     columns,
     write_computed,
 )
+from lance_spark.merge.assembly_rules import Assembly, ReplayPlan
 from lance_spark.merge.cell_files import numbered
 from lance_spark.merge.cell_rules import computed_by
 from lance_spark.merge.change_rules import (
@@ -49,7 +50,6 @@ from lance_spark.merge.change_rules import (
     trees,
 )
 from lance_spark.merge.placement_rules import InPlacePolicy, place
-from lance_spark.merge.report import Assembly, ReplayPlan
 from lance_spark.scan.fragment_reads import blob_columns, deleted_offsets
 from lance_spark.storage import copying, small_files, versions
 from lance_spark.storage.brought import recorded

@@ -20,12 +20,14 @@ from lance_spark.format.versions import MOVED, RESTORE, Root
 from lance_spark.indexes.index_segments import commit_indexes
 from lance_spark.merge import replay_commits
 from lance_spark.merge.ancestry import Graph, trace_of
+from lance_spark.merge.assembly_rules import ReplayPlan
 from lance_spark.merge.copies import copy_files
 from lance_spark.merge.merge import plan_replay
-from lance_spark.merge.report import HARMLESS, ReplayPlan, given_up, index_change, moved, needs_pylance, with_own_ids
 from lance_spark.merge.request import Request
+from lance_spark.merge.restore_rules import HARMLESS, given_up, index_change, moved, needs_pylance, with_own_ids
 from lance_spark.storage import commits, datasets, files, versions
 from lance_spark.storage.brought import recorded
+from lance_spark.storage.followers import check_writable
 from lance_spark.storage.mem_wal import check_nothing_waits
 
 
@@ -50,7 +52,7 @@ def restore_version(location: DatasetLocation, pin: PinnedVersion, engine: Engin
     That restore covers a commit that comes in between: Conflict names that commit, and it is not lost. Raises Refused
     for the newest version, NotFound for a missing one.
     """
-    commits.check_writable(location, pin.branch)
+    check_writable(location, pin.branch)
     first = datasets.pin_latest(location, pin.branch)
     if pin.version == first.version:
         raise Refused(f"Version {first.version} is already the newest of branch '{pin.branch or MAIN}'.")

@@ -15,8 +15,8 @@ from lance_spark.merge.hint_rules import hint_for
 from lance_spark.merge.merge import merge
 from lance_spark.merge.option_rules import MergeOptions, check_audit
 from lance_spark.refs.refs import create_branch_at, delete_branch
-from lance_spark.storage.commits import check_mergeable
 from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.followers import check_mergeable
 
 
 @contextmanager

@@ -12,8 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import TAGS, PinnedVersion, is_merge_tag, is_own_tag
-from lance_spark.core.tracking import Node, read_follows
+from lance_spark.core.records.tracking import Node, read_follows
+from lance_spark.core.ref_files import TAGS
+from lance_spark.core.ref_names import is_merge_tag, is_own_tag
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import Engine
 from lance_spark.errors import NotFound, Refused
 from lance_spark.format.versions import BRINGS, CHERRY_PICK, read_trace

@@ -17,8 +17,8 @@ from lance_spark.changes.feed_rules import FeedOptions
 from lance_spark.changes.frames_spark import changes_frame
 from lance_spark.core.options import folded, to_columns
 from lance_spark.core.ref_expressions import parse_moment, parse_version_text
-from lance_spark.core.show import quoted_name
 from lance_spark.core.table_options import split_stream_options
+from lance_spark.core.texts import quoted_name
 from lance_spark.engine.types_spark import to_spark
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.jvm import answers, names

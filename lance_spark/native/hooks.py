@@ -25,7 +25,7 @@ from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter
 from pyspark.sql.sql_formatter import SQLStringFormatter
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from lance_spark.core.options import OWN_NAME, path_as_name, refused_table
+from lance_spark.core.catalog_options import OWN_NAME, path_as_name, refused_table
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import local_moment, refuse_travel
 from lance_spark.datasource import datasource

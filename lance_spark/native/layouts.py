@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from lance_spark.core.show import quoted_name
+from lance_spark.core.texts import quoted_name
 from lance_spark.errors import Refused
 from lance_spark.jvm import names
 from lance_spark.layout.layout_rules import BUCKET, IDENTITY, TIMES, TableLayout, Transform, of_parts

@@ -16,9 +16,9 @@ from lance_spark.catalog.removing import drop_table, rename_table
 from lance_spark.catalog.staging import DatasetStage, NameStage, Stage, TableDefinition
 from lance_spark.catalog.tables import alter_table
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.options import PREFIX
 from lance_spark.core.ref_expressions import DEFAULT, MARK, TypedRef, split_refs
 from lance_spark.core.refs import RefSpec
+from lance_spark.core.storage_options import PREFIX
 from lance_spark.engine.local import Engine
 from lance_spark.errors import AlreadyExists, InvalidName, NotFound, Refused
 from lance_spark.jvm import names

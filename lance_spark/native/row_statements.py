@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.show import quoted_name
+from lance_spark.core.texts import quoted_name
 from lance_spark.errors import Conflict, LanceSparkError, Refused
 from lance_spark.format.schema import ROW_ADDRESS, ROW_COLUMNS
 from lance_spark.jvm import names

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
-from lance_spark.core.options import OWN_NAME
+from lance_spark.core.catalog_options import OWN_NAME
 from lance_spark.core.table_options import parse_stream_options, split_stream_options
 from lance_spark.engine.types_spark import to_spark, wire_schema
 from lance_spark.errors import InvalidOption, LanceSparkError

@@ -17,7 +17,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 
 from lance_spark.catalog.lake_rules import PUBLISHED
 from lance_spark.catalog.lookup import open_service
-from lance_spark.core.options import PREFIX, split_storage
+from lance_spark.core.storage_options import PREFIX, split_storage
 from lance_spark.engine.errors_spark import Spoken
 from lance_spark.errors import InvalidOption
 from lance_spark.jvm import names

@@ -13,7 +13,7 @@ from lance_spark.catalog.lake import at_ref
 from lance_spark.catalog.lake_rules import PUBLISHED
 from lance_spark.catalog.lookup import open_catalog
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.show import quoted_name
+from lance_spark.core.texts import quoted_name
 from lance_spark.errors import Refused
 from lance_spark.jvm.bridge import Bridge, propagate_exceptions
 from lance_spark.jvm.detection import catalogs, cloned_from, connect, connected

@@ -17,7 +17,7 @@ from lance_spark.catalog.lake import check_whole
 from lance_spark.cleanup.retention_rules import CleanupPolicy, VersionRule
 from lance_spark.core.ref_expressions import DEFAULT, MARK, TypedRef, parse_moment, parse_version_text
 from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec
-from lance_spark.core.show import quoted_name
+from lance_spark.core.texts import quoted_name
 from lance_spark.engine.local import Engine
 from lance_spark.engine.session_spark import engine_of, from_arrow
 from lance_spark.errors import LanceSparkError, NotFound, Refused

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from pyspark.sql.types import LongType, StructField, StructType
 
-from lance_spark.core.options import CATALOG_OPTIONS, OWN_NAME, PREFIX, folded
+from lance_spark.core.catalog_options import CATALOG_OPTIONS, OWN_NAME
+from lance_spark.core.options import folded
+from lance_spark.core.storage_options import PREFIX
 from lance_spark.core.table_options import NEW_BRANCH, READ_OPTIONS, REPLACES
 from lance_spark.engine.lengths_spark import with_char_types
 from lance_spark.engine.session_spark import engine_of

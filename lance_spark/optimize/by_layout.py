@@ -8,7 +8,7 @@ from typing import Any
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.show import counted
+from lance_spark.core.texts import counted
 from lance_spark.engine.local import Engine, rewriting
 from lance_spark.format.contents import Fragment
 from lance_spark.layout.fact_rules import Bounds, inherited, only_key, watched

@@ -11,18 +11,10 @@ from lance_spark import hints
 from lance_spark.core.declared import option
 from lance_spark.core.layout import is_generated, stored_name
 from lance_spark.core.location import is_within
+from lance_spark.core.progress import WorkProgress, check_progress
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.show import (
-    Card,
-    Grid,
-    Shown,
-    ShownInOneLine,
-    WorkProgress,
-    check_progress,
-    counted,
-    few,
-    readable,
-)
+from lance_spark.core.show import Card, Grid, Shown, ShownInOneLine
+from lance_spark.core.texts import counted, few, readable
 from lance_spark.core.words import OF_OPTIMIZE, Hinting
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.format.contents import Fragment, IndexRecord

@@ -17,7 +17,8 @@ from lance_spark.optimize.compaction_rules import FlattenResult, inherited_copie
 from lance_spark.optimize.optimize import index_copies
 from lance_spark.scan.fragment_reads import blob_columns
 from lance_spark.storage import refs, versions
-from lance_spark.storage.commits import attempts, check_mergeable, overtaken
+from lance_spark.storage.commits import attempts, overtaken
+from lance_spark.storage.followers import check_mergeable
 
 _MESSAGE = "Flatten"
 

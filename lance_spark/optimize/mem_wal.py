@@ -9,14 +9,15 @@ import pyarrow.compute as pc
 from lance_spark import hints
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.show import ShownInOneLine, counted
+from lance_spark.core.show import ShownInOneLine
+from lance_spark.core.texts import counted
 from lance_spark.errors import Refused
 from lance_spark.format.mem_wal import TOMBSTONE, SsTable, columns_to_bring
 from lance_spark.format.operations import key_columns, key_fields
-from lance_spark.storage.commits import check_writable
 from lance_spark.storage.credentials import dataset_at
 from lance_spark.storage.datasets import open_latest, pin_latest
 from lance_spark.storage.failures import translated
+from lance_spark.storage.followers import check_writable
 from lance_spark.storage.mem_wal import waiting_rows
 from lance_spark.storage.versions import read_contents
 

@@ -21,7 +21,7 @@ from lance_spark import hints
 from lance_spark.clones.base_commits import read_version
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.show import counted, readable
+from lance_spark.core.texts import counted, readable
 from lance_spark.engine.local import LOCAL, Engine, Runner, Work, rewriting
 from lance_spark.errors import Conflict, CorruptData, Refused, StorageFailure
 from lance_spark.format.blobs import holds_blobs
@@ -48,8 +48,9 @@ from lance_spark.rows.row_commits import discard
 from lance_spark.rows.rows import Finish, finish, new_terms
 from lance_spark.scan.partition_rules import FRAGMENT_COST
 from lance_spark.storage import copying, versions
-from lance_spark.storage.commits import attempts, check_mergeable, overtaken, unchanged
+from lance_spark.storage.commits import attempts, overtaken, unchanged
 from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.followers import check_mergeable
 from lance_spark.write.data_files import read_target
 from lance_spark.write.plan_rules import WriteTarget
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from lance_spark import hints
-from lance_spark.core.refs import (
+from lance_spark.core.ref_names import (
     LAKE_TABLE,
     LAKE_TAGS,
-    MAIN,
-    RefTable,
     check_new_branch_name,
     check_new_tag_name,
     is_dataset_directory,
@@ -22,7 +20,8 @@ from lance_spark.core.refs import (
     plan_branch,
     plan_tag,
 )
-from lance_spark.core.show import counted
+from lance_spark.core.refs import MAIN, RefTable
+from lance_spark.core.texts import counted
 from lance_spark.errors import AlreadyExists, Refused
 
 

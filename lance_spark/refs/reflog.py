@@ -10,22 +10,13 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 
 from lance_spark import hints
-from lance_spark.core import reflog
 from lance_spark.core.layout import versions_directory
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import (
-    BRANCHES,
-    MAIN,
-    TAGS,
-    Branch,
-    PinnedVersion,
-    Tag,
-    check_branch_name,
-    check_tag_name,
-    missing,
-    ref_file,
-)
-from lance_spark.core.show import moment_at
+from lance_spark.core.records import reflog
+from lance_spark.core.ref_files import BRANCHES, TAGS, ref_file
+from lance_spark.core.ref_names import check_branch_name, check_tag_name, missing
+from lance_spark.core.refs import MAIN, Branch, PinnedVersion, Tag
+from lance_spark.core.texts import moment_at
 from lance_spark.errors import AlreadyExists, NotFound, PermissionDenied, Refused
 from lance_spark.refs.ref_rules import check_tag_stays
 from lance_spark.storage import datasets, files, refs

@@ -12,9 +12,24 @@ from functools import partial
 from lance_spark import hints
 from lance_spark.core import refs as core_refs
 from lance_spark.core.layout import KeyRange, Roots, read_manifest_name, versions_directory
+from lance_spark.core.lifetimes import EXPIRE_AFTER, Lifetime, changed_metadata, only_lifetime, read_lifetime
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
-from lance_spark.core.tracking import handed_on, read_follows
+from lance_spark.core.records.tracking import handed_on, read_follows
+from lance_spark.core.ref_files import BRANCHES, TAGS, ref_file
+from lance_spark.core.ref_names import (
+    check_branch_name,
+    check_new_branch_name,
+    check_new_tag_name,
+    check_tag_name,
+    is_merge_tag,
+    is_own_tag,
+    is_service_tag,
+    is_stream_tag,
+    lake_tag_of,
+    missing,
+    plan_tag,
+)
 from lance_spark.errors import (
     AlreadyExists,
     Conflict,
@@ -28,8 +43,9 @@ from lance_spark.log.listing_rules import BranchList, TagList, listed_branches, 
 from lance_spark.refs import ref_rules
 from lance_spark.refs.reflog import give_up_name, keep_deleted, recorded, tag_change
 from lance_spark.storage import datasets, files, refs
-from lance_spark.storage.commits import UNCHANGED, check_own, left_after, unchanged
+from lance_spark.storage.commits import UNCHANGED, left_after, unchanged
 from lance_spark.storage.datasets import find_latest, locate, open_latest
+from lance_spark.storage.followers import check_own
 from lance_spark.storage.mem_wal import check_nothing_waits
 from lance_spark.storage.refs import clear_unfinished, drop_attempt, drop_branch, drop_files, drop_ref
 from lance_spark.storage.resolving import check_branch, resolve
@@ -38,7 +54,7 @@ from lance_spark.storage.resolving import check_branch, resolve
 def list_branches(location: DatasetLocation, everything: bool = False) -> BranchList:
     """Branches except for main, by name; ``everything`` includes the plans of frozen sets. Raises as ``list_tags``."""
     open_latest(location)
-    branches, tags = files.each(location, partial(refs.list_ref_names, location), [core_refs.BRANCHES, core_refs.TAGS])
+    branches, tags = files.each(location, partial(refs.list_ref_names, location), [BRANCHES, TAGS])
     return listed_branches(refs.read_branches(location, branches).branches, tags, everything)
 
 
@@ -49,7 +65,7 @@ def find_branch(location: DatasetLocation, name: str) -> core_refs.Branch | None
 
 def create_branch(location: DatasetLocation, name: str, source: core_refs.RefSpec) -> core_refs.Branch:
     """Create a branch at the version that the source names. Raises InvalidName, AlreadyExists, NotFound."""
-    core_refs.check_new_branch_name(name)
+    check_new_branch_name(name)
     return create_branch_at(location, name, resolve(location, source))
 
 
@@ -171,7 +187,7 @@ def delete_branch(location: DatasetLocation, name: str, force: bool = False) -> 
 
     ``force`` deletes one that has the changes of a branch of the lake: only its owner knows that this is over.
     """
-    core_refs.check_branch_name(name)
+    check_branch_name(name)
     table = refs.read_refs(location)
     check_branch_to_delete(location, table, name, force)
     with unchanged():
@@ -203,7 +219,7 @@ def remove_branch(location: DatasetLocation, name: str, purge: bool = False, for
 
     A branch that follows a remote's goes for good: the next fetch creates it again. Raises as :func:`delete_branch`.
     """
-    core_refs.check_branch_name(name)
+    check_branch_name(name)
     ref = refs.read_branch(location, name)
     newest = None if ref is None or force else find_latest(location, name)
     if newest is not None:
@@ -217,12 +233,12 @@ def set_aside_branch(location: DatasetLocation, name: str, force: bool = False) 
 
     Raises the errors of :func:`delete_branch`.
     """
-    core_refs.check_branch_name(name)
+    check_branch_name(name)
     table = refs.read_refs(location)
     check_branch_to_delete(location, table, name, force)
     _hand_on(location, table, name)
     if not keep_aside(location, name, partial(check_unneeded, location, table.branches[name], force)):
-        raise core_refs.missing("branch", name, table.branches)
+        raise missing("branch", name, table.branches)
 
 
 def keep_aside(location: DatasetLocation, name: str, check: Callable[[], None] | None = None) -> bool:
@@ -230,7 +246,7 @@ def keep_aside(location: DatasetLocation, name: str, check: Callable[[], None] |
 
     ``check`` is called as by :func:`drop_ref`. The caller has decided that the branch can go.
     """
-    content = files.read(location, core_refs.ref_file(core_refs.BRANCHES, name))
+    content = files.read(location, ref_file(BRANCHES, name))
     if content is None:
         return False
     if not files.list_names(location, versions_directory(name)):
@@ -261,7 +277,7 @@ def list_tags(location: DatasetLocation, everything: bool = False) -> TagList:
     Raises NotFound without a dataset, CorruptData for an unreadable one or an unreadable ref file.
     """
     open_latest(location)
-    return listed_tags(refs.read_tags(location, refs.list_ref_names(location, core_refs.TAGS)), everything)
+    return listed_tags(refs.read_tags(location, refs.list_ref_names(location, TAGS)), everything)
 
 
 def find_tag(location: DatasetLocation, name: str) -> core_refs.Tag | None:
@@ -278,7 +294,7 @@ def cloned_by(location: DatasetLocation, tag: str) -> str | None:
 
 def create_tag(location: DatasetLocation, name: str, target: core_refs.RefSpec) -> core_refs.Tag:
     """Create a tag. Raises InvalidName, AlreadyExists (tags never move silently) or NotFound for the target."""
-    core_refs.check_new_tag_name(name)
+    check_new_tag_name(name)
     ref_rules.check_create_tag(core_refs.RefTable({}, refs.read_tags(location, [name])), name)
     pin = resolve(location, target)
     create_tag_at(location, name, pin)
@@ -307,7 +323,7 @@ def _beside(location: DatasetLocation, name: str) -> core_refs.RefTable:
 
     Without such a tag, all refs, for a hint with near names. Raises NotFound without a dataset.
     """
-    tags = refs.read_tags(location, [name, core_refs.plan_tag(name)])
+    tags = refs.read_tags(location, [name, plan_tag(name)])
     return core_refs.RefTable({}, tags) if name in tags else refs.read_refs(location)
 
 
@@ -318,7 +334,7 @@ def gone_clone(location: DatasetLocation, name: str) -> str | None:
     """
     from lance_spark.survey.survey import recorded_clones
 
-    uri = recorded_clones(location).get(name) if core_refs.is_own_tag(name) else None
+    uri = recorded_clones(location).get(name) if is_own_tag(name) else None
     if uri is None or files.list_names(locate(uri, location.storage_options), "_versions"):
         return None
     return uri
@@ -326,9 +342,9 @@ def gone_clone(location: DatasetLocation, name: str) -> str | None:
 
 def check_tag_to_delete(location: DatasetLocation, name: str, force: bool) -> core_refs.RefTable:
     """The tag, if it can be deleted. Raises NotFound and Refused; with ``force`` only for a frozen set's tag."""
-    core_refs.check_tag_name(name)
+    check_tag_name(name)
     table = _beside(location, name)
-    clone = cloned_by(location, name) if core_refs.is_own_tag(name) and not core_refs.is_merge_tag(name) else None
+    clone = cloned_by(location, name) if is_own_tag(name) and not is_merge_tag(name) else None
     ref_rules.check_delete_tag(table, name, force, clone)
     return table
 
@@ -339,7 +355,7 @@ def move_tag(location: DatasetLocation, name: str, target: core_refs.RefSpec) ->
     Its former position is recorded, see ``refs.reflog``. A move to the same version is not: a restore would go back
     to that version.
     """
-    core_refs.check_tag_name(name)
+    check_tag_name(name)
     table = _beside(location, name)
     ref_rules.check_move_tag(table, name)
     pin = resolve(location, target)
@@ -357,12 +373,12 @@ def delete_tag(location: DatasetLocation, name: str, force: bool = False) -> Non
     position of any other tag is recorded, see ``refs.reflog``.
     """
     if force and gone_clone(location, name) is not None:
-        from lance_spark.survey.survey import release
+        from lance_spark.survey.clone_records import release
 
         release(location, name)
         return
     table = check_tag_to_delete(location, name, force)
-    if core_refs.is_own_tag(name):
+    if is_own_tag(name):
         refs.delete_tag(location, name)
         return
     with recorded(location, tag_change(location, name, table.tags[name], None)):
@@ -376,13 +392,13 @@ Settings = Mapping[str, object]
 
 def check_settings(settings: Settings, tag: bool = False) -> None:
     """Raise InvalidOption for settings that a new branch or tag cannot have."""
-    core_refs.changed_metadata({}, settings, tag=tag)
+    changed_metadata({}, settings, tag=tag)
 
 
-def branch_lifetime(location: DatasetLocation, branch: str | None) -> core_refs.Lifetime:
+def branch_lifetime(location: DatasetLocation, branch: str | None) -> Lifetime:
     """The recorded settings of a branch (None for main). Raises NotFound, CorruptData."""
     check_branch(location, branch)
-    return core_refs.read_lifetime(refs.read_metadata(location, branch) or {})
+    return read_lifetime(refs.read_metadata(location, branch) or {})
 
 
 def alter_branch(
@@ -391,7 +407,7 @@ def alter_branch(
     settings: Settings,
     unset: str | Sequence[str] = (),
     dry_run: bool = False,
-) -> core_refs.Lifetime:
+) -> Lifetime:
     """Set and remove settings of a branch (None for main); returns all its settings after that.
 
     Raises InvalidOption, NotFound, and Refused for main, which cannot expire, and for a branch that follows a remote's.
@@ -400,24 +416,24 @@ def alter_branch(
     check_branch(location, branch)
     check_own(location, branch)
     before = refs.read_metadata(location, branch) or {}
-    after = core_refs.changed_metadata(before, settings, names_of(unset))
-    if branch is None and core_refs.EXPIRE_AFTER in after:
+    after = changed_metadata(before, settings, names_of(unset))
+    if branch is None and EXPIRE_AFTER in after:
         raise Refused(
             f"Branch '{core_refs.MAIN}' cannot expire: it is the dataset.",
             hint="You can set retain_versions, owner and protected.",
         )
     if after == before or dry_run:
-        return core_refs.read_lifetime(after)
+        return read_lifetime(after)
     if branch is None:
         refs.replace_main(location, after)
     else:
         refs.replace_metadata(location, branch, after)
-    return core_refs.read_lifetime(after)
+    return read_lifetime(after)
 
 
 def alter_tag(
     location: DatasetLocation, tag: str, settings: Settings, unset: str | Sequence[str] = (), dry_run: bool = False
-) -> core_refs.Lifetime:
+) -> Lifetime:
     """Set and remove settings of a tag; returns all its settings after that.
 
     Raises InvalidOption, NotFound, and Refused for a tag that a frozen set, a clone, a merge or a stream relies on.
@@ -425,31 +441,29 @@ def alter_tag(
     table = _beside(location, tag)
     known = table.tags.get(tag)
     if known is None:
-        raise core_refs.missing("tag", tag, table.tags)
-    after = core_refs.changed_metadata(known.metadata, settings, names_of(unset), tag=True)
-    if core_refs.EXPIRE_AFTER in after and after.get(core_refs.EXPIRE_AFTER) != known.metadata.get(
-        core_refs.EXPIRE_AFTER
-    ):
+        raise missing("tag", tag, table.tags)
+    after = changed_metadata(known.metadata, settings, names_of(unset), tag=True)
+    if EXPIRE_AFTER in after and after.get(EXPIRE_AFTER) != known.metadata.get(EXPIRE_AFTER):
         ref_rules.check_tag_stays(table, tag)
         _check_no_service(tag)
     if after != known.metadata and not dry_run:
         refs.replace_tag_metadata(location, tag, after)
-    return core_refs.read_lifetime(after)
+    return read_lifetime(after)
 
 
 def _check_no_service(tag: str) -> None:
     """Raise Refused for a tag that must stay as long as something else exists, whatever its age."""
-    if core_refs.is_stream_tag(tag):
+    if is_stream_tag(tag):
         raise Refused(
             f"Tag '{tag}' cannot expire: a streaming query continues from it.",
             hint=hints.of("Once that query is over: ", hints.delete_tag(tag, force=True), "."),
         )
-    if (lake_tag := core_refs.lake_tag_of(tag)) is not None:
+    if (lake_tag := lake_tag_of(tag)) is not None:
         raise Refused(
             f"Tag '{tag}' cannot expire: tag or branch '{lake_tag}' of the lake pins this version.",
             hint=hints.of("Delete that: ", hints.delete_lake_ref("tag", lake_tag), "."),
         )
-    if core_refs.is_service_tag(tag):
+    if is_service_tag(tag):
         raise Refused(
             f"Tag '{tag}' cannot expire: it protects what a clone or another branch reads, as long as that exists.",
             hint="Delete the clone or the branch; or delete the tag once nothing needs it.",
@@ -471,8 +485,8 @@ def check_rename(location: DatasetLocation, old: str, new: str) -> core_refs.Bra
             "Branch 'main' cannot be renamed.",
             hint=hints.of("Create a branch from it: ", hints.create_branch("NAME", core_refs.MAIN), "."),
         )
-    core_refs.check_branch_name(old)
-    core_refs.check_new_branch_name(new)
+    check_branch_name(old)
+    check_new_branch_name(new)
     table = refs.read_refs(location)
     if old in table.branches:
         ref_rules.check_no_lake_ref(location.uri, old, "renamed")
@@ -484,7 +498,7 @@ def check_rename(location: DatasetLocation, old: str, new: str) -> core_refs.Bra
         raise AlreadyExists(f"Branch '{new}' already exists.", hint="Choose another name, or delete it first.")
     refs.check_spelling(location, new)
     branch = table.branches[old]
-    if not core_refs.only_lifetime(branch.metadata):
+    if not only_lifetime(branch.metadata):
         raise Refused(
             f"Branch '{old}' cannot be renamed: its ref file holds metadata, which would be lost.",
             hint=_otherwise(old, new),

@@ -8,8 +8,8 @@ from typing import Any
 
 from lance_spark.clones import clone as clones
 from lance_spark.core.location import DatasetLocation, is_within
+from lance_spark.core.records.tracking import Follows, VersionPair, following_name
 from lance_spark.core.refs import MAIN, PinnedVersion
-from lance_spark.core.tracking import Follows, VersionPair, following_name
 from lance_spark.engine.local import Engine
 from lance_spark.errors import AlreadyExists, PermissionDenied, Refused
 from lance_spark.format.versions import BEGIN, CLONE, Trace, read_trace

@@ -13,17 +13,8 @@ from hashlib import sha256
 
 from lance_spark import errors, hints
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import (
-    MAIN,
-    ROOT,
-    Branch,
-    PinnedVersion,
-    RefTable,
-    is_dataset_directory,
-    missing,
-)
-from lance_spark.core.show import WorkProgress
-from lance_spark.core.tracking import (
+from lance_spark.core.progress import WorkProgress
+from lance_spark.core.records.tracking import (
     Edge,
     Follows,
     Node,
@@ -33,6 +24,8 @@ from lance_spark.core.tracking import (
     read_follows,
     with_follows,
 )
+from lance_spark.core.ref_names import is_dataset_directory, missing
+from lance_spark.core.refs import MAIN, ROOT, Branch, PinnedVersion, RefTable
 from lance_spark.engine.local import Engine
 from lance_spark.format.operations import VersionSpan, words_for
 from lance_spark.format.transactions import UNKNOWN, Transaction

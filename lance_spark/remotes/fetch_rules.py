@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
 from lance_spark.core.declared import option
+from lance_spark.core.records.tracking import Follows, VersionPair
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.tracking import Follows, VersionPair
 from lance_spark.errors import InvalidOption
 
 _REPLACES_ALL = frozenset({"Overwrite", "Restore"})

@@ -11,7 +11,8 @@ from hashlib import sha256
 from lance_spark import errors
 from lance_spark.clones.identity import own_name
 from lance_spark.core.location import DatasetLocation, is_within
-from lance_spark.core.refs import BRANCHES, TAGS, PinnedVersion, Tag
+from lance_spark.core.ref_files import BRANCHES, TAGS
+from lance_spark.core.refs import PinnedVersion, Tag
 from lance_spark.format.contents import DataFile, DeletionFile
 from lance_spark.format.versions import Snapshot
 from lance_spark.storage import refs

@@ -9,8 +9,8 @@ from functools import partial
 from lance_spark import hints
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
+from lance_spark.core.records.tracking import following_name
 from lance_spark.core.refs import MAIN, PinnedVersion
-from lance_spark.core.tracking import following_name
 from lance_spark.engine.local import Engine
 from lance_spark.errors import Conflict, NotCommittable, Refused
 from lance_spark.merge.ancestry import Graph, only_base
@@ -22,8 +22,8 @@ from lance_spark.merge.report import MergeResult
 from lance_spark.remotes.fetch import FetchOptions, Remote, fetch, followed
 from lance_spark.remotes.report import PullResult
 from lance_spark.storage import refs, versions
-from lance_spark.storage.commits import check_mergeable
 from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.followers import check_mergeable
 
 
 @dataclass(frozen=True)

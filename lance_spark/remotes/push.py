@@ -7,9 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from lance_spark import hints
-from lance_spark.core import tracking
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import BRANCHES, MAIN, ROOT, Branch, PinnedVersion, RefTable
+from lance_spark.core.records import tracking
+from lance_spark.core.ref_files import BRANCHES
+from lance_spark.core.refs import MAIN, ROOT, Branch, PinnedVersion, RefTable
 from lance_spark.engine.local import Engine
 from lance_spark.errors import AlreadyExists, Conflict, NotCommittable, NotFound, Refused
 from lance_spark.format.versions import BEGIN, RECEIVE, Trace, read_trace
@@ -37,8 +38,8 @@ from lance_spark.remotes.fetch_rules import RemoteChain, reshaping
 from lance_spark.remotes.report import PushResult
 from lance_spark.storage import refs
 from lance_spark.storage import versions as stored_versions
-from lance_spark.storage.commits import check_mergeable, check_writable
 from lance_spark.storage.datasets import find_latest, pin_latest, pin_version
+from lance_spark.storage.followers import check_mergeable, check_writable
 from lance_spark.storage.mem_wal import check_nothing_waits
 from lance_spark.storage.spelling import same_on_disk
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from lance_spark.core import show
 from lance_spark.core.refs import MAIN, PinnedVersion
+from lance_spark.core.texts import counted
 from lance_spark.merge.report import MergeResult
 
 State = Literal["new", "updated", "up to date", "begun again", "gone"]
@@ -66,9 +67,7 @@ class FetchResult(show.ShownInLines, show.Recorded):
             )
             yield from show.table_lines(("branch", "version", ""), [branch.row for branch in news])
         else:
-            yield show.said(
-                f"{self.remote} has nothing new ({show.counted(len(self.branches), 'branch', 'branches')})."
-            )
+            yield show.said(f"{self.remote} has nothing new ({counted(len(self.branches), 'branch', 'branches')}).")
         yield from (
             show.said(f"Forget it: lance-git branch -d {branch.into}") for branch in news if branch.state == "gone"
         )
@@ -176,7 +175,7 @@ class PushResult(show.ShownInLines, show.Recorded):
                 yield show.said(f"Would push {done.source} to {self.remote}, as one version of '{self.branch}':")
             else:
                 yield show.said(f"Pushed {done.source} to {self.remote}, where it is {self.branch}@{done.version}.")
-            yield [(show.PLAIN, f"  {show.counted(done.summary.versions, 'version')}; "), *done.summary.line()]
+            yield [(show.PLAIN, f"  {counted(done.summary.versions, 'version')}; "), *done.summary.line()]
         if done is not None:
             yield from done.further_lines()
         yield from note_lines(self.notes)
@@ -192,7 +191,7 @@ class PushResult(show.ShownInLines, show.Recorded):
             return show.Card(type(self).__name__, where, created, notes=self.notes)
         done = replace(self.replayed, action="push")._card()
         summary = "; ".join(part for part in (created, done.summary) if part)
-        versions = show.counted(self.replayed.summary.versions, "version")
+        versions = counted(self.replayed.summary.versions, "version")
         facts = (("created", created), ("versions", versions), *done.facts)
         return show.Card(type(self).__name__, where, summary, facts, done.grids, (*self.notes, *done.notes))
 

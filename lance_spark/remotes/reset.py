@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.records.tracking import Edge, following_name
 from lance_spark.core.refs import MAIN, PinnedVersion
-from lance_spark.core.tracking import Edge, following_name
 from lance_spark.engine.local import Engine
 from lance_spark.errors import Conflict, InvalidOption, NotCommittable, NotFound, Refused
 from lance_spark.format.contents import DeletionFile, Fragment
@@ -27,6 +27,7 @@ from lance_spark.format.row_values import compare_hashed
 from lance_spark.format.versions import MERGE, MOVED, Snapshot, delta
 from lance_spark.merge import change_rules, replay_commits
 from lance_spark.merge.ancestry import Graph, trace_of
+from lance_spark.merge.assembly_rules import ReplayPlan
 from lance_spark.merge.copies import copy_each, copy_files
 from lance_spark.merge.following_rules import BITMAP
 from lance_spark.merge.merge import (
@@ -36,7 +37,7 @@ from lance_spark.merge.merge import (
     remember,
 )
 from lance_spark.merge.placement_rules import InPlacePolicy, place
-from lance_spark.merge.report import MergeResult, ReplayPlan, Summary
+from lance_spark.merge.report import MergeResult, Summary
 from lance_spark.merge.request import Request, open_root
 from lance_spark.merge.row_search import HashRows
 from lance_spark.refs.refs import create_branch_at, delete_branch
@@ -44,8 +45,9 @@ from lance_spark.remotes.fetch import FetchOptions, Remote, fetch, followed, nod
 from lance_spark.remotes.report import PullResult
 from lance_spark.scan.fragment_reads import blob_columns
 from lance_spark.storage import refs, versions
-from lance_spark.storage.commits import attempts, check_mergeable, check_unprotected, overtaken
+from lance_spark.storage.commits import attempts, check_unprotected, overtaken
 from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.followers import check_mergeable
 from lance_spark.storage.mem_wal import check_nothing_waits
 
 

@@ -7,9 +7,10 @@ from there, to one that was pushed as a version of its own, and to the newest of
 from __future__ import annotations
 
 from lance_spark import hints
-from lance_spark.core import tracking
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import MAIN, PinnedVersion, missing
+from lance_spark.core.records import tracking
+from lance_spark.core.ref_names import missing
+from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.engine.local import Engine
 from lance_spark.errors import AlreadyExists, NotCommittable, NotFound, Refused
 from lance_spark.format.versions import FETCH, PUSH, RECEIVE, read_trace

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.show import ShownInOneLine, counted, readable
+from lance_spark.core.show import ShownInOneLine
+from lance_spark.core.texts import counted, readable
 from lance_spark.errors import CorruptData, InvalidOption, NotFound
 from lance_spark.format.contents import Field, Fragment
 from lance_spark.format.row_ids import Deleted, Offsets, Rewrite, of_rows, rows_of, trace

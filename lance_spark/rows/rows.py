@@ -25,6 +25,7 @@ from lance_spark.rows.row_files import take_row
 from lance_spark.scan.fragment_reads import Scan, ScanColumns, check_filter, count_rows, index_matches
 from lance_spark.storage import commits, versions
 from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.followers import check_writable
 from lance_spark.write.data_files import read_target
 from lance_spark.write.isolation import Since, is_serializable
 
@@ -172,7 +173,7 @@ def delete_where(
         raise errors.InvalidOption(
             "The predicate is empty.", hint="Give one such as id > 5; to delete all rows: truncate."
         )
-    commits.check_writable(location, branch)
+    check_writable(location, branch)
     deleting = _Deleting(location, predicate, engine)
     for left in commits.attempts():
         head = pin_latest(location, branch)
@@ -197,7 +198,7 @@ def truncate(location: DatasetLocation, branch: str | None, message: str | None 
 
     Raises NotFound, Refused and Conflict; then nothing was changed.
     """
-    commits.check_writable(location, branch)
+    check_writable(location, branch)
     start = pin_latest(location, branch)
     rows = count_rows(location, start)
     if not rows:

@@ -30,11 +30,12 @@ from lance_spark.columns.fill_rules import (
     columns_may_be_cheaper,
 )
 from lance_spark.columns.spark import SqlValues, quoted, values_of
+from lance_spark.core.catalog_options import OWN_NAME
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.options import OWN_NAME, PREFIX
 from lance_spark.core.refs import MAIN, PinnedVersion
-from lance_spark.core.show import quoted_name
+from lance_spark.core.storage_options import PREFIX
 from lance_spark.core.table_options import ReadOptions, WriteOptions
+from lance_spark.core.texts import quoted_name
 from lance_spark.engine.session_spark import SparkRunner
 from lance_spark.engine.types_spark import to_arrow, to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
@@ -50,8 +51,8 @@ from lance_spark.scan.fragment_reads import Scan, ScanColumns, fragment_sizes, r
 from lance_spark.scan.partition_rules import ScanPartition
 from lance_spark.scan.read import PinnedRead, blob_names, read_schema
 from lance_spark.session.narrow_query import needs, probe, read_options, with_all_columns
-from lance_spark.storage.commits import check_writable
 from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.followers import check_writable
 from lance_spark.write.data_files import PartsJob, kept_columns, read_target
 from lance_spark.write.plan_rules import WriteJob, WritePlan, append_schema, check_names
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_spark.core.show import meant
+from lance_spark.core.texts import meant
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.format.row_values import hash_rows
 

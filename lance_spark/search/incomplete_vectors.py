@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lance_spark.core.show import counted
+from lance_spark.core.texts import counted
 from lance_spark.errors import LanceSparkWarning
 from lance_spark.format.schema import ROW_ID
 from lance_spark.search.vector_rules import is_incomplete

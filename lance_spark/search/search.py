@@ -16,8 +16,8 @@ import pyarrow as pa
 from lance_spark import hints
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.show import counted
 from lance_spark.core.table_options import ReadOptions
+from lance_spark.core.texts import counted
 from lance_spark.engine.local import LOCAL, Frame, Runner, Work
 from lance_spark.errors import InvalidOption, LanceSparkWarning, Refused, SchemaMismatch
 from lance_spark.format.schema import ROW_ADDRESS, ROW_ID, row_width, unknown_column

@@ -18,7 +18,7 @@ import pyarrow.types as pt
 
 from lance_spark import hints
 from lance_spark.core.declared import declared, option
-from lance_spark.core.show import meant
+from lance_spark.core.texts import meant
 from lance_spark.errors import InvalidOption, NotFound, SchemaMismatch
 from lance_spark.format.blobs import holds_blobs
 from lance_spark.format.metadata import Segment

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.errors import ParseException
 
-from lance_spark.core.show import quoted_name
+from lance_spark.core.texts import quoted_name
 
 
 def tables_of_root(own: Any, spark: Any, catalogs: Container[str], problem: ParseException, *given: Any) -> list[Any]:

@@ -10,7 +10,7 @@ from weakref import WeakSet
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from lance_spark.core.show import quoted_name
+from lance_spark.core.texts import quoted_name
 from lance_spark.format.schema import ROW_ID
 from lance_spark.pushdown.narrowing import EVERYTHING, Narrowing, confirmed, narrowing
 from lance_spark.session.sources import register_class

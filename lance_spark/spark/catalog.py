@@ -37,9 +37,13 @@ from lance_spark.catalog.name_rules import (
 from lance_spark.catalog.overview import look_at_catalog
 from lance_spark.catalog.publish_rules import Journal
 from lance_spark.catalog.removing import Renamed
-from lance_spark.core.options import OWN_NAME, PREFIX, is_frame, names_of
-from lance_spark.core.refs import MAIN, RefSpec, branch_or_none
-from lance_spark.core.show import Card, Shown, quoted_name
+from lance_spark.core.catalog_options import OWN_NAME
+from lance_spark.core.options import is_frame, names_of
+from lance_spark.core.ref_names import branch_or_none
+from lance_spark.core.refs import MAIN, RefSpec
+from lance_spark.core.show import Card, Shown
+from lance_spark.core.storage_options import PREFIX
+from lance_spark.core.texts import quoted_name
 from lance_spark.core.words import CALLS_OF_CATALOGS, OF_CATALOGS, Hinting, HintingType, NotIndexed
 from lance_spark.disk_usage.disk_usage import catalog_storage
 from lance_spark.disk_usage.report import CatalogStorage
@@ -63,7 +67,7 @@ from lance_spark.tables.local_write import write_arrow
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lance_spark.core.reflog import RefLog
+    from lance_spark.core.records.reflog import RefLog
     from lance_spark.ui.server import Browsing
 
 SaveMode = Literal["errorifexists", "error", "ignore", "append", "overwrite"]

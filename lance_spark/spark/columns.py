@@ -17,8 +17,8 @@ from lance_spark.format.evolution import AlterColumn, ColumnChange, DropColumn, 
 from lance_spark.format.schema import number_type
 from lance_spark.session.caches import refreshing
 from lance_spark.spark.refs import Handle
-from lance_spark.storage.commits import check_writable
 from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.followers import check_writable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

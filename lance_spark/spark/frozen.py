@@ -8,7 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lance_spark.core.options import names_of
-from lance_spark.core.show import Card, Grid, Shown, counted
+from lance_spark.core.show import Card, Grid, Shown
+from lance_spark.core.texts import counted
 from lance_spark.core.words import OF_FROZEN
 from lance_spark.engine.session_spark import (
     START_ONE,

@@ -11,7 +11,8 @@ from lance_spark.catalog import lake as lake_actions
 from lance_spark.catalog.lake_deleted import restore_ref
 from lance_spark.catalog.lake_rules import BRANCH, TAG, LakeRef
 from lance_spark.catalog.name_rules import Catalog, Name
-from lance_spark.core.show import Card, Grid, Shown, counted, moment
+from lance_spark.core.show import Card, Grid, Shown
+from lance_spark.core.texts import counted, moment
 from lance_spark.core.words import OF_LAKE_BRANCHES, Hinting
 from lance_spark.engine.session_spark import RunOn, engine_of, session_or_none
 from lance_spark.lake import branches
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Self, Unpack
 
-    from lance_spark.core.refs import BranchSettings, Lifetime
+    from lance_spark.core.lifetimes import BranchSettings, Lifetime
 
 
 class LakeHandle(Protocol):

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
 from lance_spark.core.ref_expressions import from_handle
-from lance_spark.core.refs import Branch, PinnedVersion, RefSpec, Tag, branch_or_none
-from lance_spark.core.show import Card, Shown, meant, to_span
+from lance_spark.core.ref_names import branch_or_none
+from lance_spark.core.refs import Branch, PinnedVersion, RefSpec, Tag
+from lance_spark.core.show import Card, Shown
 from lance_spark.core.table_options import parse_ref
+from lance_spark.core.texts import meant, to_span
 from lance_spark.core.words import CALLS_OF_BRANCHES, OF_BRANCHES, OF_REMOTES, OF_TAGS, Hinting
 from lance_spark.engine.session_spark import Progressing, check_places, engine_of
 from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused
@@ -34,7 +36,8 @@ from lance_spark.session.caches import refreshing
 from lance_spark.spark import at_server_rules
 from lance_spark.spark.at_server import tells
 from lance_spark.storage import refs
-from lance_spark.storage.commits import ORIGIN, known_remotes, unchanged
+from lance_spark.storage.commits import unchanged
+from lance_spark.storage.followers import ORIGIN, known_remotes
 from lance_spark.storage.resolving import dataset_at
 from lance_spark.storage.resolving import resolve as resolve_ref
 
@@ -42,8 +45,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Self, Unpack
 
-    from lance_spark.core.reflog import RefLog
-    from lance_spark.core.refs import BranchSettings, Lifetime, TagSettings
+    from lance_spark.core.lifetimes import BranchSettings, Lifetime, TagSettings
+    from lance_spark.core.records.reflog import RefLog
     from lance_spark.merge.report import MergeResult
     from lance_spark.remotes.tags import push_tag
 from lance_spark.remotes.report import FetchResult, PullResult, PushedTag, PushResult

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lance_spark.core.options import OWN_NAME
+from lance_spark.core.catalog_options import OWN_NAME
 from lance_spark.engine.session_spark import check_places, is_connect
 from lance_spark.errors import InvalidOption, Refused
 

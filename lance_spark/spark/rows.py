@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, cast
 from lance_spark.changes.changes import Point, find_ends
 from lance_spark.changes.feed_rules import FeedOptions, Images
 from lance_spark.changes.frames_spark import changes_frame
-from lance_spark.core.options import FRAME_HINT, OWN_NAME, PREFIX, check_frame, is_frame, names_of
+from lance_spark.core.catalog_options import OWN_NAME
+from lance_spark.core.options import FRAME_HINT, check_frame, is_frame, names_of
 from lance_spark.core.refs import MAIN
+from lance_spark.core.storage_options import PREFIX
 from lance_spark.core.table_options import answer_replace_where
 from lance_spark.engine.session_spark import START_ONE, needed_session
 from lance_spark.errors import InvalidOption, WrongArguments

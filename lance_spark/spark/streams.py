@@ -16,8 +16,9 @@ from lance_spark.spark import at_server_rules
 from lance_spark.spark.at_server import tells
 from lance_spark.spark.refs import Handle
 from lance_spark.spark.registering import register_handle
-from lance_spark.storage.commits import check_writable, overtaken
+from lance_spark.storage.commits import overtaken
 from lance_spark.storage.datasets import open_pinned, pin_latest
+from lance_spark.storage.followers import check_writable
 from lance_spark.streams.query_records import look_for, put_tag
 from lance_spark.streams.sink import mark, resume_stream, settle, settle_again, tidied
 from lance_spark.streams.sink import query_id as found_query_id

@@ -19,11 +19,14 @@ from lance_spark.cleanup import auto
 from lance_spark.cleanup.retention_rules import DEFAULT_COMMIT_WINDOW, of_branches
 from lance_spark.clones import clone
 from lance_spark.clones.relocate import relocate
+from lance_spark.core.catalog_options import OWN_NAME
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.options import OWN_NAME, PREFIX, names_of
+from lance_spark.core.options import names_of
+from lance_spark.core.progress import to_tell
 from lance_spark.core.ref_expressions import from_handle, is_range
 from lance_spark.core.refs import MAIN, RefSpec
-from lance_spark.core.show import Card, Shown, to_tell
+from lance_spark.core.show import Card, Shown
+from lance_spark.core.storage_options import PREFIX
 from lance_spark.core.table_options import ReadOptions
 from lance_spark.core.words import CALLS_OF_TABLES, OF_TABLES, Hinting, HintingType, NotIndexed
 from lance_spark.engine.session_spark import (
@@ -63,7 +66,7 @@ from lance_spark.spark.rows import ChangeFeed, RowVerbs
 from lance_spark.spark.search import Columns, Searching
 from lance_spark.spark.streams import Streams
 from lance_spark.storage import datasets
-from lance_spark.storage.commits import ORIGIN
+from lance_spark.storage.followers import ORIGIN
 from lance_spark.storage.resolving import resolve as resolve_ref
 from lance_spark.storage.resolving import resolve_range
 

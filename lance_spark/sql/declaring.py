@@ -15,9 +15,10 @@ from lance_spark.catalog.name_rules import Catalog, identify_table
 from lance_spark.core.declared import at
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import MARK, from_handle, parse_version_text
-from lance_spark.core.refs import PinnedVersion, RefSpec, branch_or_none
+from lance_spark.core.ref_names import branch_or_none
+from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.core.services import without_service
-from lance_spark.core.show import meant
+from lance_spark.core.texts import meant
 from lance_spark.engine.local import Engine
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.storage.resolving import dataset_at, find_spec, read_path, resolve

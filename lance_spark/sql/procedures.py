@@ -14,7 +14,8 @@ from lance_spark.cleanup.sweep_rules import KEEP
 from lance_spark.core.declared import typed_at
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import MARK
-from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec, branch_or_none
+from lance_spark.core.ref_names import branch_or_none
+from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec
 from lance_spark.core.show import fields_of
 from lance_spark.disk_usage.disk_usage import storage
 from lance_spark.disk_usage.report import USAGE
@@ -52,7 +53,7 @@ from lance_spark.sql.declaring import (
     table_of,
 )
 from lance_spark.sql.declaring import PROCEDURES as PROCEDURES
-from lance_spark.storage.commits import ORIGIN
+from lance_spark.storage.followers import ORIGIN
 from lance_spark.storage.resolving import resolve
 
 # --- Procedures for branches

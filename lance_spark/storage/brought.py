@@ -21,8 +21,8 @@ from uuid import uuid4
 
 from lance_spark.core import layout
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.records.stored_json import decode_json
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.stored_json import decode_json
 from lance_spark.errors import LanceSparkError, StorageFailure, may_have_happened
 from lance_spark.format import column_records
 from lance_spark.format.column_records import ColumnRecord, Renames

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.options import for_table, settled_endpoint
 from lance_spark.core.services import EXPIRES, PROVIDER, Service, Vended, check_directory, table_of
+from lance_spark.core.storage_options import for_table, settled_endpoint
 from lance_spark.errors import InvalidOption, LanceSparkError, NotInstalled, StorageFailure
 from lance_spark.storage import services, vended
 from lance_spark.storage.failures import refusal_of

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from lance_spark import hints
 from lance_spark.core.layout import versions_directory
 from lance_spark.core.location import DatasetLocation, canonical_uri, check_scheme, is_relative, refused_relative
-from lance_spark.core.options import PREFIX, settled_endpoint
-from lance_spark.core.refs import PinnedVersion, VersionInfo, missing_version
+from lance_spark.core.ref_names import missing_version
+from lance_spark.core.refs import PinnedVersion, VersionInfo
+from lance_spark.core.storage_options import PREFIX, settled_endpoint
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, PermissionDenied, StorageFailure
 from lance_spark.storage.credentials import again_if_refused, dataset_at
 from lance_spark.storage.failures import OPENING, translated

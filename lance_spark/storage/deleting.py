@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.show import counted
+from lance_spark.core.texts import counted
 from lance_spark.errors import LanceSparkError, PermissionDenied, StorageFailure
 from lance_spark.storage.failures import clean, denial, from_fsspec
 from lance_spark.storage.files import THREADS, ask, bucket_and_prefix, reachable, whole_path

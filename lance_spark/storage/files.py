@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.options import fsspec_options
 from lance_spark.core.services import check_directory
+from lance_spark.core.storage_options import fsspec_options
 from lance_spark.errors import LanceSparkError, StorageFailure
 from lance_spark.storage.credentials import again_if_refused, options_now
 from lance_spark.storage.failures import from_fsspec

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lance_spark.core.layout import KeyRange
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.show import EPOCH
+from lance_spark.core.texts import EPOCH
 from lance_spark.errors import NotFound, StorageFailure
 from lance_spark.format.schema import in_batches
 from lance_spark.storage.failures import clean

@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.options import for_blobs, settled_endpoint
+from lance_spark.core.storage_options import for_blobs, settled_endpoint
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound
 from lance_spark.format.blob_references import BlobReference
 from lance_spark.storage import files

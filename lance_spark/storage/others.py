@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import LAKE_TABLE
+from lance_spark.core.ref_names import LAKE_TABLE
 from lance_spark.errors import NotFound, PermissionDenied, Refused
 from lance_spark.format.others import USE_THEIRS, directories_above, why_of_others
 from lance_spark.storage import files

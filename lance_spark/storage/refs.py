@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, TypeVar
 from lance_spark.core import refs as core_refs
 from lance_spark.core.layout import VERSIONS, KeyRange, branch_root, read_manifest_name, versions_directory
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.reflog import LOG, RefChange, decode, encode
+from lance_spark.core.records.reflog import LOG, RefChange, decode, encode
+from lance_spark.core.ref_files import (
+    BRANCHES,
+    MAIN_FILE,
+    TAGS,
+    main_file,
+    parse_branch,
+    parse_main,
+    parse_tag,
+    ref_file,
+    ref_name,
+)
+from lance_spark.core.ref_names import is_dataset_directory, missing
 from lance_spark.errors import LanceSparkError
 from lance_spark.format.manifest import decode_head
 from lance_spark.storage import files
@@ -36,13 +48,13 @@ def read_refs(location: DatasetLocation) -> core_refs.RefTable:
 
 def read_ref_files(location: DatasetLocation) -> core_refs.RefTable:
     """All branches and tags, without checking that a dataset exists. Raises CorruptData."""
-    branches, tags = files.each(location, partial(list_ref_names, location), [core_refs.BRANCHES, core_refs.TAGS])
+    branches, tags = files.each(location, partial(list_ref_names, location), [BRANCHES, TAGS])
     return core_refs.RefTable(_each(location, read_branch, branches), read_tags(location, tags))
 
 
 def read_branches(location: DatasetLocation, names: Sequence[str] | None = None) -> core_refs.RefTable:
     """All branches or some, without the tags, which can be many. Does not check that a dataset exists."""
-    chosen = list_ref_names(location, core_refs.BRANCHES) if names is None else names
+    chosen = list_ref_names(location, BRANCHES) if names is None else names
     return core_refs.RefTable(_each(location, read_branch, chosen), {})
 
 
@@ -61,7 +73,7 @@ def _each(
 
 def list_ref_names(location: DatasetLocation, directory: str) -> list[str]:
     """Names of all branches or all tags; ``directory`` is BRANCHES or TAGS."""
-    names = (core_refs.ref_name(path) for path in files.list_names(location, directory))
+    names = (ref_name(path) for path in files.list_names(location, directory))
     return sorted(name for name in names if name is not None)
 
 
@@ -107,7 +119,7 @@ class BranchReader:
     @property
     def names(self) -> list[str]:
         if self._names is None:
-            self._names = list_ref_names(self._location, core_refs.BRANCHES)
+            self._names = list_ref_names(self._location, BRANCHES)
         return self._names
 
     def table(self) -> core_refs.RefTable:
@@ -121,14 +133,14 @@ class BranchReader:
 
 def read_branch(location: DatasetLocation, name: str) -> core_refs.Branch | None:
     """One branch; None if it does not exist."""
-    content = _read_ref(location, core_refs.ref_file(core_refs.BRANCHES, name))
-    return None if content is None else core_refs.parse_branch(name, content)
+    content = _read_ref(location, ref_file(BRANCHES, name))
+    return None if content is None else parse_branch(name, content)
 
 
 def read_tag(location: DatasetLocation, name: str) -> core_refs.Tag | None:
     """One tag; None if it does not exist."""
-    content = _read_ref(location, core_refs.ref_file(core_refs.TAGS, name))
-    return None if content is None else core_refs.parse_tag(name, content)
+    content = _read_ref(location, ref_file(TAGS, name))
+    return None if content is None else parse_tag(name, content)
 
 
 def _read_ref(location: DatasetLocation, path: str) -> bytes | None:
@@ -147,7 +159,7 @@ def create_branch(location: DatasetLocation, name: str, source: core_refs.Pinned
 
 def is_taken(location: DatasetLocation, name: str) -> bool:
     """Whether the files in the directory of a name are a branch's: of that name or, on some disks, in another case."""
-    if files.read(location, core_refs.ref_file(core_refs.BRANCHES, name)) is not None:
+    if files.read(location, ref_file(BRANCHES, name)) is not None:
         return True
     root = branch_root(name).rstrip("/")
     return any(root in pair and pair[1] != root for pair in spelling_of(location).branches.items())
@@ -166,10 +178,10 @@ def taken_in_other_case(location: DatasetLocation, name: str) -> str | None:
     ``exp`` would be ``Exp``, and ``feature/b`` would lie in ``tree/Feature``, where no listing shows it as its own.
     """
     root = branch_root(name).rstrip("/")
-    for path in (core_refs.ref_file(core_refs.BRANCHES, name), root):
+    for path in (ref_file(BRANCHES, name), root):
         found = found_as(location, path)
         if found is not None:
-            there = core_refs.ref_name(found) or found + root[len(found) :]
+            there = ref_name(found) or found + root[len(found) :]
             return there.removeprefix("tree/")
     other = spelling_of(location).of(root)  # the directory is spelled as this name, and is the other branch's
     return None if other == root else other.removeprefix("tree/")
@@ -204,15 +216,15 @@ class TagWriter:
 
     def _of(self, name: str) -> lance.LanceDataset:
         """The dataset. Raises NotFound if the disk finds a tag of that name only in another case."""
-        if is_misspelled(self.location, core_refs.ref_file(core_refs.TAGS, name)):
-            raise core_refs.missing("tag", name, list_ref_names(self.location, core_refs.TAGS))
+        if is_misspelled(self.location, ref_file(TAGS, name)):
+            raise missing("tag", name, list_ref_names(self.location, TAGS))
         return self._dataset
 
     def create(self, name: str, target: core_refs.PinnedVersion) -> None:
         """Create a tag at a version. Raises Refused if the disk takes its name for that of another tag."""
-        found = found_as(self.location, core_refs.ref_file(core_refs.TAGS, name))
+        found = found_as(self.location, ref_file(TAGS, name))
         if found is not None:
-            raise same_on_disk("tag", name, core_refs.ref_name(found) or found)
+            raise same_on_disk("tag", name, ref_name(found) or found)
         dataset = self._dataset
         with translated(self.location, f"creating tag '{name}'"):
             dataset.tags.create(name, target.reference)
@@ -242,14 +254,14 @@ def delete_tag(location: DatasetLocation, name: str) -> None:
 
 def read_main(location: DatasetLocation) -> dict[str, str]:
     """The metadata of main; empty if none was set. Raises CorruptData."""
-    content = files.read(location, core_refs.MAIN_FILE)
-    return {} if content is None else core_refs.parse_main(content)
+    content = files.read(location, MAIN_FILE)
+    return {} if content is None else parse_main(content)
 
 
 def replace_main(location: DatasetLocation, metadata: Mapping[str, str]) -> None:
     from lance_spark.storage.small_files import write_below  # imports pyarrow, which commands do not wait for
 
-    write_below(location, core_refs.MAIN_FILE, core_refs.main_file(metadata))
+    write_below(location, MAIN_FILE, main_file(metadata))
 
 
 def read_metadata(location: DatasetLocation, branch: str | None) -> dict[str, str] | None:
@@ -306,7 +318,7 @@ def drop_files(location: DatasetLocation, name: str) -> None:
         remove_empty_directories,
     )
 
-    if is_misspelled(location, core_refs.ref_file(core_refs.BRANCHES, name)):
+    if is_misspelled(location, ref_file(BRANCHES, name)):
         return  # the directory is that of a branch in another case
     # The listing is complete before the first deletion: files of a new branch of that name must stay.
     paths = iter(_own_files(location, name))
@@ -326,7 +338,7 @@ def drop_files(location: DatasetLocation, name: str) -> None:
 def drop_ref(location: DatasetLocation, name: str, check: Callable[[], None] | None = None) -> None:
     """Remove a branch's ref file and nothing else; ``check`` as for :func:`drop_branch`."""
     check_ours(location)
-    path = core_refs.ref_file(core_refs.BRANCHES, name)
+    path = ref_file(BRANCHES, name)
     content = _read_ref(location, path)
     if content is None:
         return
@@ -355,7 +367,7 @@ def _own_files(location: DatasetLocation, name: str) -> list[str]:
     own = (
         path
         for path in list_paths(location, KeyRange.below(root.rstrip("/")))
-        if path.startswith(root) and core_refs.is_dataset_directory(path[len(root) :].partition("/")[0])
+        if path.startswith(root) and is_dataset_directory(path[len(root) :].partition("/")[0])
     )
     versions = f"{versions_directory(name)}/"
 
@@ -417,7 +429,7 @@ def _old_files(location: DatasetLocation, name: str) -> list[str] | None:
     for batch in list_range(location, KeyRange.below(root.rstrip("/"))):
         paths, times = batch["path"].to_pylist(), batch["last_modified"].cast("int64").to_pylist()
         files_there += [(path[len(root) :], moment) for path, moment in zip(paths, times, strict=True)]
-    own = [(path, moment) for path, moment in files_there if core_refs.is_dataset_directory(path.partition("/")[0])]
+    own = [(path, moment) for path, moment in files_there if is_dataset_directory(path.partition("/")[0])]
     oldest = (time.time() - GRACE) * 1_000_000
     if any(moment is None or moment > oldest for _, moment in own):
         return None

@@ -16,8 +16,8 @@ from functools import cache
 
 from lance_spark.core.layout import VERSIONS, branch_root
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.reflog import BRANCH, LOG, decode
-from lance_spark.core.refs import BRANCHES, ref_name
+from lance_spark.core.records.reflog import BRANCH, LOG, decode
+from lance_spark.core.ref_files import BRANCHES, ref_name
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.hints import Hint
 from lance_spark.storage import files

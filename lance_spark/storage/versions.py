@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from lance_spark.core import layout
 from lance_spark.core.location import DatasetLocation, canonical_uri
-from lance_spark.core.refs import PinnedVersion, missing_version
+from lance_spark.core.ref_names import missing_version
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import CorruptData
 from lance_spark.format.contents import Contents, decode_contents
 from lance_spark.format.manifest import decode_head

@@ -13,7 +13,7 @@ from lance_spark.storage.commits import commit_on
 from lance_spark.storage.datasets import check_absolute, locate
 from lance_spark.storage.versions import find_manifest, newest_first, read_transactions, transaction_of
 from lance_spark.streams.sink_rules import Batch, BranchLook, Watermark
-from lance_spark.survey.survey import read_notes
+from lance_spark.survey.noted_versions import read_notes
 
 
 def look_for(location: DatasetLocation, batch: Batch, newest: int, before: BranchLook | None = None) -> BranchLook:

@@ -16,8 +16,9 @@ from functools import partial
 import pyarrow as pa
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.options import folded, split_storage, to_bool
+from lance_spark.core.options import folded, to_bool
 from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.storage_options import split_storage
 from lance_spark.core.table_options import NEW_BRANCH, parse_write_options, take_stream_options
 from lance_spark.errors import Conflict, InvalidOption, NotFound, PermissionDenied, Refused
 from lance_spark.format.stream_notes import TAKEN_BACK, sink_tag

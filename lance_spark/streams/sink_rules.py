@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from lance_spark.core.refs import MAIN
-from lance_spark.core.show import few
+from lance_spark.core.texts import few
 from lance_spark.errors import Refused
 from lance_spark.format.stream_notes import BATCH, QUERY, TAKEN_BACK, Noted, sink_tag
 from lance_spark.format.transactions import Transaction

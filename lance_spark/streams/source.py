@@ -36,9 +36,10 @@ from lance_spark.changes.feed_rules import (
     VersionPieces,
 )
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefSpec, missing_version
-from lance_spark.core.show import moment_at
+from lance_spark.core.ref_names import missing_version
+from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefSpec
 from lance_spark.core.table_options import LATEST, StreamReadOptions, parse_stream_options, split_stream_options
+from lance_spark.core.texts import moment_at
 from lance_spark.format.contents import Field
 from lance_spark.format.manifest import decode_head
 from lance_spark.format.operations import match

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from lance_spark.core.layout import BROUGHT, STREAMS, Roots, is_passing, last_noted, read_brought_name
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.reflog import RefChange
-from lance_spark.core.refs import MAIN, READER_TAG, STREAM_TAG, RefTable, Tag
+from lance_spark.core.records.reflog import RefChange
+from lance_spark.core.ref_names import READER_TAG, STREAM_TAG
+from lance_spark.core.refs import MAIN, RefTable, Tag
 from lance_spark.errors import CorruptData
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.stored_json import UNREADABLE, decode_json, read_as
+from lance_spark.core.records.stored_json import UNREADABLE, decode_json, read_as
 from lance_spark.errors import CorruptData
 from lance_spark.storage import files
 from lance_spark.storage.small_files import write_below

@@ -1,50 +1,35 @@
-"""Surveys of a dataset: its refs, chains, manifests' names, clones, notes for streams, and files beside a manifest."""
+"""Surveys of a dataset: its refs, chains, manifests' names, clones, and files beside a manifest."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from hashlib import sha256
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import pyarrow as pa
 
 from lance_spark.core import layout
-from lance_spark.core.finding_codes import MANIFEST_CODES
+from lance_spark.core.lifetimes import read_lifetime
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import (
-    BRANCHES,
-    TAGS,
-    PinnedVersion,
-    RefTable,
-    is_dataset_directory,
-    parse_branch,
-    parse_tag,
-    read_lifetime,
-    ref_name,
-)
-from lance_spark.core.repair_record import RECORD as REPAIR_RECORD
-from lance_spark.core.repair_record import Quarantine, read_record
-from lance_spark.core.stored_json import decode_json
-from lance_spark.errors import Conflict, CorruptData, NotFound, Refused
+from lance_spark.core.records.finding_codes import MANIFEST_CODES
+from lance_spark.core.records.repair_record import RECORD as REPAIR_RECORD
+from lance_spark.core.records.repair_record import Quarantine, read_record
+from lance_spark.core.records.stored_json import decode_json
+from lance_spark.core.ref_files import BRANCHES, TAGS, parse_branch, parse_tag, ref_name
+from lance_spark.core.ref_names import is_dataset_directory
+from lance_spark.core.refs import PinnedVersion, RefTable
+from lance_spark.errors import Conflict, CorruptData, NotFound
 from lance_spark.format.metadata import BLOB, INDEX, Beside, FileRow, beside, data_directory
-from lance_spark.format.stream_notes import QUERY, Noted, decode_note, encode_note, joined, noted, updated
 from lance_spark.format.versions import Root
-from lance_spark.storage import files, refs, small_files, versions
-from lance_spark.storage.credentials import options_now
+from lance_spark.storage import files, refs, versions
 from lance_spark.storage.datasets import locate, locate_typed, open_latest
-from lance_spark.storage.failures import translated
 from lance_spark.storage.files import each, entries
 from lance_spark.storage.listing import list_range
 from lance_spark.storage.refs import read_changes
 from lance_spark.storage.spelling import spelling_of
-from lance_spark.storage.versions import contents_of, find_manifest, read_transactions
 from lance_spark.survey import chain_rules
 
 CLONES = "_clones"
@@ -463,167 +448,3 @@ def listed_below(location: DatasetLocation, root: Root, directory: str) -> Itera
     part = layout.KeyRange.below(directory[:-1]) if directory else layout.KeyRange(None, None)
     for batch in list_range(place, part):
         yield from zip(batch["path"].to_pylist(), batch["size"].to_pylist(), strict=True)
-
-
-# --- Notes for streams below the directory of a branch: small files, one per cleanup
-# A note is never changed. A cleanup writes one with everything in the earlier ones that is still needed, and then
-# deletes those. So a crash, or two cleanups at once, leave more notes than needed, never too few.
-
-_LOOKS = 5
-
-
-class Notes(NamedTuple):
-    paths: tuple[str, ...]
-    """Paths of the readable notes, relative to the dataset."""
-    versions: dict[int, Noted]
-
-
-def read_notes(location: DatasetLocation, branch: str | None) -> Notes:
-    """The cleanups' notes on deleted versions of a branch. Call this after listing the branch's versions.
-
-    Then every version missing from the list because of a cleanup of this package has already been noted.
-    """
-    identity = _identity(location, branch)
-    return Notes((), {}) if identity is None else _read(location, branch, identity)
-
-
-def leave_note(location: DatasetLocation, branch: str | None, above: int, going: Collection[int]) -> None:
-    """Note the facts of versions about to be deleted. ``above`` is the version with the first query's tag.
-
-    A version that does not record its maker is not noted, nor is one that another process just deleted.
-    """
-    identity = _identity(location, branch)  # first: all later reads are then of this branch, or of a later one
-    if identity is None:
-        return
-    before = _read(location, branch, identity)
-    # What the versions after them added is found by comparison with them.
-    after = _of_versions(location, branch, {version + 1 for version in going} - set(going))
-    found = {version: one for version, one in after.items() if one.added is not None} | _of_versions(
-        location, branch, going
-    )
-    said = updated({version: one for version, one in before.versions.items() if version > above}, found)
-    if said and (said != before.versions or len(before.paths) > 1):
-        path = layout.stream_note_path(branch, max(said), uuid4().hex)
-        small_files.write_below(location, path, encode_note(identity, said))
-        files.delete(location, before.paths)
-
-
-def _identity(location: DatasetLocation, branch: str | None) -> str | None:
-    """Distinguishes the branch from others of the same name; None if it is gone."""
-    if branch is None:
-        return ""
-    entry = refs.read_branch(location, branch)
-    return None if entry is None else entry.identity
-
-
-def _read(location: DatasetLocation, branch: str | None, identity: str) -> Notes:
-    directory = f"{layout.branch_root(branch)}{layout.STREAMS}"
-    found: dict[str, bytes | None] = {}
-    last: list[str] | None = None
-    for _ in range(_LOOKS):
-        # A cleanup may combine notes meanwhile, and a listing of a directory that changes may miss the old and the new.
-        names = [name for name in files.list_names(location, directory) if layout.last_noted(name) is not None]
-        if names == last:
-            break
-        new = [path for name in names if found.get(path := f"{directory}/{name}") is None]
-        found |= dict(zip(new, each(location, partial(files.read, location), new), strict=True))
-        last = names
-    decoded = {
-        path: versions
-        for path, content in found.items()
-        if content is not None and (versions := decode_note(content, identity)) is not None
-    }
-    return Notes(tuple(decoded), joined(decoded.values()))
-
-
-def _of_versions(location: DatasetLocation, branch: str | None, versions: Collection[int]) -> dict[int, Noted]:
-    said = {}
-    for version, transaction in read_transactions(location, branch, versions).items():
-        if transaction is not None:
-            added = _added(location, branch, version) if QUERY in transaction.properties else None
-            said[version] = noted(transaction, added)
-    return said
-
-
-def _added(location: DatasetLocation, branch: str | None, version: int) -> Collection[int] | None:
-    """The fragments that a version added; None if unknown, because the previous version is gone."""
-    found = []
-    for number in (version - 1, version):
-        pin = PinnedVersion(branch, number)
-        content = find_manifest(location, pin)
-        if content is None:
-            return None
-        found.append({fragment.id for fragment in contents_of(location, pin, content).fragments()})
-    return found[1] - found[0]
-
-
-# --- Copies of a version as a new dataset, through pylance
-
-
-def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:
-    """A new dataset that shares the source's data files. Both must be in one store; checked by the caller."""
-    dataset = open_latest(source)
-    with translated(target, "making a shallow clone"):
-        dataset.shallow_clone(target.uri, pin.reference, options_now(target))
-
-
-def write_record(source: DatasetLocation, name: str, target: DatasetLocation, pin: PinnedVersion | None = None) -> None:
-    """Record the place of a clone in its source; ``pin`` is the version that it began with."""
-    content: dict[str, object] = {"uri": target.uri}
-    if pin is not None:
-        content |= {"branch": pin.branch, "version": pin.version}
-    # Atomically: half of a record would stop a cleanup.
-    small_files.write_below(source, f"{CLONES}/{name}{RECORD}", json.dumps(content).encode())
-
-
-def is_recorded(source: DatasetLocation, name: str) -> bool:
-    """Whether a source has a record of a clone of that name."""
-    return files.read(source, f"{CLONES}/{name}{RECORD}") is not None
-
-
-def delete_record(source: DatasetLocation, name: str) -> None:
-    """Remove the record of a clone that failed, or is gone."""
-    files.delete(source, [f"{CLONES}/{name}{RECORD}"])
-
-
-def former_name(target: DatasetLocation) -> str:
-    """The name under which earlier releases recorded any clone in that place."""
-    return f"clone-{sha256(target.uri.encode()).hexdigest()[:16]}"
-
-
-def is_of_clone(tag: str, name: str) -> bool:
-    """Whether a tag was made for the clone of that name."""
-    return tag == name or tag.startswith(f"{name}-")
-
-
-def release(source: DatasetLocation, name: str) -> None:
-    """Delete the tags and the record that protect versions for a clone. Raises StorageFailure.
-
-    Only for a clone that no longer exists: a cleanup of the source would delete the files that the clone reads. The
-    record goes last: with it, this can be repeated.
-    """
-    for tag in refs.list_ref_names(source, TAGS):
-        if is_of_clone(tag, name):
-            with suppress(NotFound):  # already gone
-                refs.delete_tag(source, tag)
-    delete_record(source, name)
-
-
-def deep_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:
-    """A new dataset with copies of the files of one version; the stores can differ.
-
-    Raises Refused for a version on an object store that shares files with another branch or dataset.
-    """
-    dataset = open_latest(source)
-    with translated(target, "making a deep clone"):
-        try:
-            dataset.deep_clone(target.uri, pin.reference, options_now(target))
-        except OSError as problem:
-            if "empty path segment" not in str(problem):
-                raise
-            # pylance 14.0.2 treats the URI of the dataset with the other files as a path; it has written nothing.
-            raise Refused(
-                f"Version {pin} of {source.uri} uses files of the branch or dataset that it was made from, and pylance "
-                "cannot copy those out of an object store.",
-                hint="Write its rows: table.to_df().write.format('lance').mode('append').save(target).",
-            ) from None

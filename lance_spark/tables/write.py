@@ -31,6 +31,7 @@ from lance_spark.refs.refs import check_new, create_branch_at
 from lance_spark.rows.partitions import OfCondition, OfKeys, Replaced, replace_rows
 from lance_spark.storage import commits, versions
 from lance_spark.storage.datasets import find_latest, open_pinned, pin_latest, pin_version
+from lance_spark.storage.followers import check_writable
 from lance_spark.storage.mem_wal import check_nothing_waits
 from lance_spark.storage.refs import drop_branch
 from lance_spark.storage.resolving import Target, resolve, settle, take_target
@@ -211,10 +212,10 @@ def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | 
     if options.branch is None:
         newest = find_latest(location, None)
         if newest is not None:
-            commits.check_writable(location, None)
+            check_writable(location, None)
         return newest
     try:
-        commits.check_writable(location, options.branch)
+        check_writable(location, options.branch)
     except errors.NotFound as missing:
         raise errors.NotFound(
             missing.message,

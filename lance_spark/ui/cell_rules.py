@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from typing import Any
 
-from lance_spark.core.show import counted, readable
+from lance_spark.core.texts import counted, readable
 
 NULL, TEXT, NUMBER, IMAGE, VECTOR, BYTES, NESTED = "null", "text", "number", "image", "vector", "bytes", "nested"
 

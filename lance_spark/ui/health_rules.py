@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from lance_spark.core.show import Grid, counted, masked, moment, readable
+from lance_spark.core.show import Grid
+from lance_spark.core.texts import counted, masked, moment, readable
 
 SOUND, ATTENTION, DAMAGED, UNKNOWN = "sound", "attention", "damaged", "unknown"
 UNREADABLE = "unreadable"

@@ -25,18 +25,17 @@ from lance_spark.cleanup.cleanup import plan_cleanup
 from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.core.layout import KeyRange
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import (
-    BRANCHES,
-    MAIN,
+from lance_spark.core.ref_files import BRANCHES
+from lance_spark.core.ref_names import (
     STREAM_TAG,
-    PinnedVersion,
-    RefSpec,
     branch_or_none,
     is_service_branch,
     is_service_tag,
     is_stream_tag,
 )
-from lance_spark.core.show import Grid, card_of, counted, masked, moment, moment_at, readable
+from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec
+from lance_spark.core.show import Grid, card_of
+from lance_spark.core.texts import counted, masked, moment, moment_at, readable
 from lance_spark.disk_usage.disk_usage import catalog_storage, storage
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import InvalidOption, LanceSparkError, NotFound, Refused

@@ -11,8 +11,10 @@ from lance_spark import hints
 from lance_spark.changes.diff_rules import Diff, RowCounts, RowExample
 from lance_spark.cleanup.sweep_rules import DELETE
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefTable, Tag, is_service_tag
-from lance_spark.core.show import Card, Grid, card_of, counted, masked, moment, one_line, plain_text, readable
+from lance_spark.core.ref_names import is_service_tag
+from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefTable, Tag
+from lance_spark.core.show import Card, Grid, card_of, plain_text
+from lance_spark.core.texts import counted, masked, moment, one_line, readable
 from lance_spark.errors import LanceSparkError
 from lance_spark.format.operations import LogEntry, Stat, VersionDetail
 from lance_spark.log.graph_rules import lay_out, legend, svg

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from lance_spark.changes.diff_rules import Diff
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.show import masked
+from lance_spark.core.texts import masked
 from lance_spark.errors import NotInstalled
 from lance_spark.lake.report import LakeDiff
 from lance_spark.ui import looking, page_rules

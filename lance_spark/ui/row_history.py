@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import MAIN, PinnedVersion, RefTable, branch_or_none, is_service_branch, missing
+from lance_spark.core.ref_names import branch_or_none, is_service_branch, missing
+from lance_spark.core.refs import MAIN, PinnedVersion, RefTable
 from lance_spark.errors import CorruptData, InvalidOption, LanceSparkError, NotFound
 from lance_spark.format.operations import LogEntry, key_columns
 from lance_spark.log.log import log

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from lance_spark.core.refs import MAIN, PinnedVersion
-from lance_spark.core.show import counted
+from lance_spark.core.texts import counted
 from lance_spark.errors import InvalidOption
 from lance_spark.format.operations import LogEntry
 from lance_spark.format.schema import is_string

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lance_spark.catalog.name_rules import Catalog
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN
-from lance_spark.core.show import Card, Shown, masked
+from lance_spark.core.show import Card, Shown
+from lance_spark.core.texts import masked
 from lance_spark.errors import InvalidOption, LanceSparkError, Refused, StorageFailure
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.versions import version_numbers

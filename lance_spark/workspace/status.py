@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.records.tracking import Follows, Node, read_follows
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.show import Recorded
-from lance_spark.core.tracking import Follows, Node, read_follows
 from lance_spark.format.transactions import Transaction
 from lance_spark.format.versions import read_trace
 from lance_spark.merge.ancestry import Graph
 from lance_spark.remotes.fetch import node_of
-from lance_spark.storage.commits import following
 from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.followers import following
 from lance_spark.storage.mem_wal import note_of_waiting
 from lance_spark.storage.versions import newest_first
 

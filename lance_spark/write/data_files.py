@@ -56,7 +56,6 @@ from lance_spark.storage.commits import (
     check_nothing_missing,
     check_still_there,
     check_unprotected,
-    check_writable,
     check_written,
     commit_once,
     create_dataset,
@@ -69,6 +68,7 @@ from lance_spark.storage.commits import (
 from lance_spark.storage.credentials import for_pylance
 from lance_spark.storage.datasets import base_of_commit, open_latest, open_pinned, pin_latest
 from lance_spark.storage.failures import translated
+from lance_spark.storage.followers import check_writable
 from lance_spark.write.isolation import Since, checks_rows
 from lance_spark.write.plan_rules import WriteJob, WritePlan, WriteTarget, check_names, check_replaces
 

@@ -3,7 +3,7 @@
 import pytest
 
 from lance_spark.catalog.name_rules import Identifier, view_names
-from lance_spark.core.show import quoted_name
+from lance_spark.core.texts import quoted_name
 from lance_spark.errors import Refused
 
 pytestmark = pytest.mark.pure

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cleanup_surveys import CLONE, NOW, ROOT, chain, fork, manifest, survey
 
-from lance_spark.cleanup.report import PlanFacts, from_document, to_document
+from lance_spark.cleanup.plan_rules import PlanFacts, from_document, to_document
 from lance_spark.cleanup.retention_rules import Verdict
 from lance_spark.cleanup.sweep_rules import SUMS, newly_live
 from lance_spark.core.location import DatasetLocation

@@ -28,6 +28,7 @@ from lance_spark.errors import Conflict
 from lance_spark.storage import refs
 from lance_spark.storage.datasets import locate
 from lance_spark.survey import survey
+from lance_spark.survey.clone_records import write_record
 
 
 @pytest.fixture
@@ -197,6 +198,6 @@ def test_a_clone_that_is_being_recorded_stops_nothing(history, monkeypatch, tmp_
         replace_file(source, target)
 
     monkeypatch.setattr(os, "replace", replacing)
-    survey.write_record(locate(history), "clone-0123456789abcdef", clone, PinnedVersion(None, 2))
+    write_record(locate(history), "clone-0123456789abcdef", clone, PinnedVersion(None, 2))
     assert looks == [{}]
     assert list(survey.recorded_clones(locate(history)).values()) == [clone.uri]

@@ -10,8 +10,8 @@ from support.cleanup_surveys import NOW, ROOT, chain, fork, survey
 from lance_spark.cleanup.reference_rules import MARKS
 from lance_spark.cleanup.retention_rules import CleanupPolicy, RunClock, judge
 from lance_spark.cleanup.sweep_rules import newly_live
+from lance_spark.core.records.tracking import MergeNote, Node, with_note
 from lance_spark.core.refs import RefTable
-from lance_spark.core.tracking import MergeNote, Node, with_note
 from lance_spark.disk_usage.holder_rules import Costs, Portion, _needed, holders_of
 
 pytestmark = pytest.mark.pure

@@ -6,11 +6,12 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from support.cleanup_surveys import DAY, NOW, chain, fork, survey
 
-from lance_spark.cleanup.report import _read_survey, _survey
+from lance_spark.cleanup.plan_rules import _read_survey, _survey
 from lance_spark.cleanup.retention_rules import CleanupPolicy, RunClock, judge
 from lance_spark.cleanup.sweep_rules import newly_live
-from lance_spark.core.reflog import BRANCH, DELETED, DONE, FORGOTTEN, TAG, RefChange, TagState
-from lance_spark.core.refs import RETAIN_VERSIONS, PinnedVersion, read_lifetime
+from lance_spark.core.lifetimes import RETAIN_VERSIONS, read_lifetime
+from lance_spark.core.records.reflog import BRANCH, DELETED, DONE, FORGOTTEN, TAG, RefChange, TagState
+from lance_spark.core.refs import PinnedVersion
 
 pytestmark = pytest.mark.pure
 

@@ -14,7 +14,7 @@ from support.command_line import SCRIPT, call, run
 
 from lance_spark.cli.main import main
 from lance_spark.cli.output import BAR, ProgressBar, bar_text
-from lance_spark.core.show import WorkProgress
+from lance_spark.core.progress import WorkProgress
 from lance_spark.storage import copying
 
 _PATIENCE = 60

@@ -26,8 +26,9 @@ from lance_spark.remotes.clone import clone as clone_following
 from lance_spark.remotes.fetch import FetchOptions, Remote, fetch
 from lance_spark.storage import refs
 from lance_spark.storage.datasets import locate, pin_latest
-from lance_spark.storage.resolving import alone_in
+from lance_spark.storage.workspaces import alone_in
 from lance_spark.survey import survey
+from lance_spark.survey.clone_records import former_name, is_of_clone, release, write_record
 from lance_spark.survey.identity import CLONE_FILE, read_identity, write_identity
 
 ROWS = [1, 2, 3]
@@ -77,7 +78,7 @@ def moved(location, uri):
 
 
 def tags_of(source, name):
-    return {tag for tag in refs.list_ref_names(source, "_refs/tags") if survey.is_of_clone(tag, name)}
+    return {tag for tag in refs.list_ref_names(source, "_refs/tags") if is_of_clone(tag, name)}
 
 
 def pulls(source, uri):
@@ -189,18 +190,18 @@ def name_of_gone(source, clone):
 def test_what_an_earlier_release_protected_is_taken_over(source, tmp_path):
     """Its clones have no file with their name; tags and record are named by a hash of the place."""
     one = following(source, str(tmp_path / "c"))
-    former, legacy = name_of(one), survey.former_name(one)
+    former, legacy = name_of(one), former_name(one)
     Path(one.uri, CLONE_FILE).unlink()
     for tag in refs.read_tags(source, sorted(tags_of(source, former))).values():
         refs.create_tag(source, legacy + tag.name.removeprefix(former), tag.target)
-    survey.write_record(source, legacy, one, PinnedVersion(None, 1))
-    survey.release(source, former)
+    write_record(source, legacy, one, PinnedVersion(None, 1))
+    release(source, former)
     replace_rows(source, 100)
     clean(source)
     assert keys(one) == ROWS
     fetch(one, Remote("origin", source), RUNNER, FetchOptions())
     assert name_of(one) != legacy
-    survey.release(source, legacy)
+    release(source, legacy)
     clean(source)
     assert keys(one) == ROWS
 

@@ -18,7 +18,8 @@ from lance_spark.core.declared import (
     typed_at,
     values,
 )
-from lance_spark.core.options import Section, to_bytes
+from lance_spark.core.options import to_bytes
+from lance_spark.core.policy_files import Section
 from lance_spark.errors import InvalidOption
 from tests.support.option_tables import as_markdown
 

@@ -120,6 +120,7 @@ RIMS = (
     "native",
     "training",
     "core/options.py",
+    "core/catalog_options.py",
     "core/table_options.py",
     "sql",
     "engine/types_spark.py",
@@ -134,7 +135,7 @@ ONE_LANGUAGE = {
     "streams/source.py",
     "format/stream_notes.py",
     "streams/source_rules.py",  # streams are options of readers and writers
-    "survey/survey.py",  # only t.deep_clone copies so
+    "clones/clone.py",  # only t.deep_clone copies so
     "search/vector_rules.py",  # the arguments of a search, which SQL names alike
 }
 VERB = re.compile(r"lance-git [a-z]|lance-catalog [a-z]|CALL |(?<![\w/])(?:t|table)\.[a-z_]+(?:\(|\.[a-z])|option\('")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lance_spark.core.options import CatalogTable, take_catalog
+from lance_spark.core.catalog_options import CatalogTable, take_catalog
 from lance_spark.core.table_options import parse_read_options, parse_write_options
 from lance_spark.errors import InvalidOption
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lance_spark.core.options import fsspec_options, settled_endpoint, split_storage
+from lance_spark.core.storage_options import fsspec_options, settled_endpoint, split_storage
 
 pytestmark = pytest.mark.pure
 

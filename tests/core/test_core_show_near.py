@@ -4,7 +4,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from lance_spark.core.show import meant, moment_at
+from lance_spark.core.texts import meant, moment_at
 
 pytestmark = pytest.mark.pure
 

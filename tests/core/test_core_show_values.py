@@ -12,8 +12,9 @@ from lance_spark.cleanup.report import CleanupReport, FleetReport, LakeReport, U
 from lance_spark.clones.base_rules import BaseState, Relocated, Relocation
 from lance_spark.columns.columns import AlterResult
 from lance_spark.columns.fill_rules import BackfillResult
+from lance_spark.core.lifetimes import EXPIRE_AFTER, Lifetime
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.refs import EXPIRE_AFTER, Branch, Lifetime, PinnedVersion, RefSpec, RefTable, Tag, VersionInfo
+from lance_spark.core.refs import Branch, PinnedVersion, RefSpec, RefTable, Tag, VersionInfo
 from lance_spark.format.evolution import Evolution
 from lance_spark.format.versions import Root
 from lance_spark.indexes.index_rules import IndexInfo, IndexResult, IndexStats, SegmentInfo

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from lance_spark.core.show import counted, few, masked, moment, one_line, readable
+from lance_spark.core.texts import counted, few, masked, moment, one_line, readable
 
 pytestmark = pytest.mark.pure
 

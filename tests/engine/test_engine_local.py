@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lance_spark.columns.fill_rules import BackfillProgress
-from lance_spark.core.show import WorkProgress
+from lance_spark.core.progress import WorkProgress
 from lance_spark.engine import local
 from lance_spark.engine.local import LocalRunner
 from lance_spark.optimize.compaction_rules import OptimizeProgress

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lance_spark.core.show import WorkProgress
+from lance_spark.core.progress import WorkProgress
 from lance_spark.engine.progress_bar import NotebookBar, text_of
 
 pytestmark = pytest.mark.pure

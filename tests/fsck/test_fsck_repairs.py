@@ -17,9 +17,9 @@ from support.command_line import call
 from support.local_datasets import numbers
 
 from lance_spark import LanceTable
-from lance_spark.core.reflog import LOG
-from lance_spark.core.refs import MAIN_FILE
-from lance_spark.core.repair_record import LeaveOut, MendIndexes, Quarantine, RestoreRef
+from lance_spark.core.records.reflog import LOG
+from lance_spark.core.records.repair_record import LeaveOut, MendIndexes, Quarantine, RestoreRef
+from lance_spark.core.ref_files import MAIN_FILE
 from lance_spark.fsck.undo import undo
 from lance_spark.storage.datasets import locate
 

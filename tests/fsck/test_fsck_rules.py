@@ -7,8 +7,8 @@ import pytest
 
 from lance_spark.catalog.doctor_rules import DEAD_ROW, UNREGISTERED, Finding
 from lance_spark.cleanup.sweep_rules import FILES
-from lance_spark.core import finding_codes
-from lance_spark.core.repair_record import (
+from lance_spark.core.records import finding_codes
+from lance_spark.core.records.repair_record import (
     Digest,
     LeaveOut,
     MendIndexes,

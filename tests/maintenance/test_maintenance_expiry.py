@@ -5,8 +5,9 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from lance_spark.core.reflog import DELETED, DONE, FORGOTTEN, RESTORED, RefChange
-from lance_spark.core.refs import Branch, Lifetime, PinnedVersion, RefTable, Tag, Warned
+from lance_spark.core.lifetimes import Lifetime, Warned
+from lance_spark.core.records.reflog import DELETED, DONE, FORGOTTEN, RESTORED, RefChange
+from lance_spark.core.refs import Branch, PinnedVersion, RefTable, Tag
 from lance_spark.errors import CorruptData
 from lance_spark.maintenance.expiry_rules import (
     BRANCH,

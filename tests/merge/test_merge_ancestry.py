@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.core.tracking import ChainLinks, Node, TakenIn, ancestors, holds, merge_bases
+from lance_spark.core.records.tracking import ChainLinks, Node, TakenIn, ancestors, holds, merge_bases
 
 pytestmark = pytest.mark.pure
 

@@ -9,7 +9,7 @@ import pytest
 from support.merge_datasets import add, assert_sound, exp, forked, head, ids, rows, run
 
 from lance_spark.core import layout
-from lance_spark.core.refs import PROTECTED
+from lance_spark.core.lifetimes import PROTECTED
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, Refused
 from lance_spark.log.log import log

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from support.frames import save
 
 from lance_spark import capabilities, register, unregister
-from lance_spark.core.options import OWN_NAME
+from lance_spark.core.catalog_options import OWN_NAME
 from lance_spark.jvm import detection, switches
 from lance_spark.jvm.java import compiled
 from lance_spark.native import hooks, writes

@@ -4,7 +4,8 @@ from datetime import datetime, timezone
 
 import pytest
 
-from lance_spark.core.refs import Branch, RefTable, Tag, may_be_meant
+from lance_spark.core.ref_names import may_be_meant
+from lance_spark.core.refs import Branch, RefTable, Tag
 from lance_spark.errors import AlreadyExists, InvalidName, NotFound, Refused
 from lance_spark.hints import said
 from lance_spark.log.listing_rules import listed_branches

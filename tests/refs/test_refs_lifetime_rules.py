@@ -4,7 +4,19 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from lance_spark.core import refs
+from lance_spark.core.lifetimes import (
+    EXPIRE_AFTER,
+    OWNER,
+    PROTECTED,
+    RETAIN_VERSIONS,
+    WARNED,
+    Lifetime,
+    Warned,
+    changed_metadata,
+    only_lifetime,
+    read_lifetime,
+    with_warning,
+)
 from lance_spark.errors import InvalidOption
 
 pytestmark = pytest.mark.pure
@@ -15,12 +27,12 @@ ALL = {"expire_after": "30d", "retain_versions": 3, "owner": "ml", "protected": 
 
 def test_what_is_set_is_read_and_everything_else_in_the_metadata_stays():
     before = {"team.note": "x", "lance_spark.follows": "{}"}
-    after = refs.changed_metadata(before, ALL)
+    after = changed_metadata(before, ALL)
     assert {key: after[key] for key in before} == before
-    assert refs.read_lifetime(after) == refs.Lifetime(timedelta(days=30), 3, "ml", True)
-    assert refs.changed_metadata(after, {}, ["expire_after", "retain_versions", "owner", "protected"]) == before
-    assert not refs.only_lifetime(after)
-    assert refs.only_lifetime(refs.changed_metadata({}, ALL))
+    assert read_lifetime(after) == Lifetime(timedelta(days=30), 3, "ml", True)
+    assert changed_metadata(after, {}, ["expire_after", "retain_versions", "owner", "protected"]) == before
+    assert not only_lifetime(after)
+    assert only_lifetime(changed_metadata({}, ALL))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +46,7 @@ def test_what_is_set_is_read_and_everything_else_in_the_metadata_stays():
     ],
 )
 def test_lifetimes_in_words(settings, said):
-    assert str(refs.read_lifetime(refs.changed_metadata({}, settings))) == said
+    assert str(read_lifetime(changed_metadata({}, settings))) == said
 
 
 @pytest.mark.parametrize(
@@ -55,20 +67,20 @@ def test_lifetimes_in_words(settings, said):
 )
 def test_what_cannot_be_is_named(settings, unset, tag, said):
     with pytest.raises(InvalidOption, match=said):
-        refs.changed_metadata({}, settings, unset, tag)
+        changed_metadata({}, settings, unset, tag)
 
 
 @pytest.mark.parametrize(
     ("key", "text", "name"),
     [
-        (refs.EXPIRE_AFTER, "whenever", "expire_after"),
-        (refs.RETAIN_VERSIONS, "-1", "retain_versions"),
-        (refs.RETAIN_VERSIONS, "", "retain_versions"),
-        (refs.PROTECTED, "maybe", "protected"),
+        (EXPIRE_AFTER, "whenever", "expire_after"),
+        (RETAIN_VERSIONS, "-1", "retain_versions"),
+        (RETAIN_VERSIONS, "", "retain_versions"),
+        (PROTECTED, "maybe", "protected"),
     ],
 )
 def test_what_something_else_wrote_is_told_and_protects(key, text, name):
-    lifetime = refs.read_lifetime({key: text, refs.OWNER: "ml"})
+    lifetime = read_lifetime({key: text, OWNER: "ml"})
     assert lifetime.unreadable == (name,)
     assert lifetime.owner == "ml"
     assert lifetime.protected == (name == "protected")
@@ -76,11 +88,11 @@ def test_what_something_else_wrote_is_told_and_protects(key, text, name):
 
 
 def test_a_warning_goes_with_the_end_that_it_was_about():
-    warned = refs.Warned(WHEN, WHEN + timedelta(days=7))
-    metadata = refs.with_warning(refs.changed_metadata({}, ALL), warned)
-    assert refs.read_lifetime(metadata).warned == warned
-    assert refs.read_lifetime(refs.changed_metadata(metadata, {"owner": "x"})).warned == warned
-    assert refs.read_lifetime(refs.changed_metadata(metadata, {"expire_after": "60d"})).warned is None
-    assert refs.read_lifetime(refs.changed_metadata(metadata, {}, ["expire_after"])).warned is None
+    warned = Warned(WHEN, WHEN + timedelta(days=7))
+    metadata = with_warning(changed_metadata({}, ALL), warned)
+    assert read_lifetime(metadata).warned == warned
+    assert read_lifetime(changed_metadata(metadata, {"owner": "x"})).warned == warned
+    assert read_lifetime(changed_metadata(metadata, {"expire_after": "60d"})).warned is None
+    assert read_lifetime(changed_metadata(metadata, {}, ["expire_after"])).warned is None
     for text in ("", "yesterday", f"{WHEN}"):
-        assert refs.read_lifetime({**metadata, refs.WARNED: text}).warned is None
+        assert read_lifetime({**metadata, WARNED: text}).warned is None

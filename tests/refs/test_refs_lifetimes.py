@@ -11,7 +11,8 @@ from support.cleanup_datasets import clean
 from support.local_datasets import contents, ids, make_dataset, numbers, write
 
 from lance_spark import LanceTable
-from lance_spark.core.refs import Lifetime, RefSpec
+from lance_spark.core.lifetimes import Lifetime
+from lance_spark.core.refs import RefSpec
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.maintenance import expiry
 from lance_spark.maintenance import expiry_rules as rules

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lance_spark.core.refs import (
+from lance_spark.core.ref_names import (
     branch_or_none,
     check_branch_name,
     check_new_branch_name,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.core.refs import BRANCHES, TAGS, parse_branch, parse_tag, ref_file, ref_name
+from lance_spark.core.ref_files import BRANCHES, TAGS, parse_branch, parse_tag, ref_file, ref_name
 from lance_spark.errors import CorruptData
 
 pytestmark = pytest.mark.pure

@@ -14,7 +14,7 @@ from support.local_datasets import contents, ids, make_dataset, numbers, write
 from lance_spark import LanceTable
 from lance_spark.cleanup.cleanup import plan_cleanup
 from lance_spark.cleanup.retention_rules import CleanupPolicy
-from lance_spark.core.reflog import BEGUN, DONE, FORGOTTEN, LOG
+from lance_spark.core.records.reflog import BEGUN, DONE, FORGOTTEN, LOG
 from lance_spark.core.refs import RefSpec
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, NotFound, Refused

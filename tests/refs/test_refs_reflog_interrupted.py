@@ -10,7 +10,7 @@ import pytest
 from support.local_datasets import ids, make_dataset, numbers, write
 
 from lance_spark import LanceTable
-from lance_spark.core.reflog import LOG
+from lance_spark.core.records.reflog import LOG
 from lance_spark.core.refs import RefSpec
 from lance_spark.errors import AlreadyExists, Refused, StorageFailure
 from lance_spark.maintenance.expiry import carry_out, plan_expiry

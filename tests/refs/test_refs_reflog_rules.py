@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from lance_spark.core.reflog import (
+from lance_spark.core.records.reflog import (
     BEGUN,
     BRANCH,
     DELETED,

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.core.refs import PinnedVersion, VersionInfo, missing, missing_version, newest_at
+from lance_spark.core.ref_names import missing, missing_version
+from lance_spark.core.refs import PinnedVersion, VersionInfo, newest_at
 from lance_spark.errors import NotFound
 
 pytestmark = pytest.mark.pure

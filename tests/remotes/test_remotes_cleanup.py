@@ -31,7 +31,7 @@ from test_remotes_fetching import appended, compacted, deleted, overwritten, upd
 
 from lance_spark.errors import PermissionDenied, Refused
 from lance_spark.storage import refs
-from lance_spark.survey import survey
+from lance_spark.survey import clone_records
 
 
 def ours(uri):
@@ -182,7 +182,7 @@ def test_a_remote_where_nothing_may_be_written(tmp_path, made, monkeypatch):
             raise PermissionDenied("no")
 
     before = contents(source)
-    for module, name in ((refs.TagWriter, "create"), (refs.TagWriter, "move"), (survey, "write_record")):
+    for module, name in ((refs.TagWriter, "create"), (refs.TagWriter, "move"), (clone_records, "write_record")):
         monkeypatch.setattr(module, name, denied)
     result = made_clone(source, local, made[0])
     assert "could not record" in result.notes[0]

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lance_spark.core.records.tracking import Follows, VersionPair
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.tracking import Follows, VersionPair
 from lance_spark.remotes.fetch_rules import (
     Meeting,
     Received,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lance_spark.core.records.tracking import PREFIX, MergeNote, Node, merged_notes, with_note
 from lance_spark.core.refs import Branch
-from lance_spark.core.tracking import PREFIX, MergeNote, Node, merged_notes, with_note
 
 pytestmark = pytest.mark.pure
 

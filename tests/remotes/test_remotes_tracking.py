@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lance_spark.core import tracking
+from lance_spark.core.records import tracking
 from lance_spark.core.refs import Branch
 
 pytestmark = pytest.mark.pure

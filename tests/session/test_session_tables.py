@@ -2,7 +2,7 @@
 
 import pytest
 
-from lance_spark.core.options import check_named, nothing_named, path_as_name, refused_table
+from lance_spark.core.catalog_options import check_named, nothing_named, path_as_name, refused_table
 from lance_spark.errors import InvalidOption, Refused
 
 pytestmark = pytest.mark.pure

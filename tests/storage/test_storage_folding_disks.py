@@ -17,7 +17,7 @@ from support.folding_disk import can_mount, folding_disk
 
 from lance_spark.catalog import lake, lookup, tables
 from lance_spark.cleanup.cleanup import plan_cleanup
-from lance_spark.core import finding_codes
+from lance_spark.core.records import finding_codes
 from lance_spark.core.refs import RefSpec
 from lance_spark.disk_usage.disk_usage import storage
 from lance_spark.errors import NotFound, Refused

@@ -23,7 +23,7 @@ from lance_spark.storage import refs, small_files
 from lance_spark.storage.datasets import locate
 from lance_spark.streams import query_records
 from lance_spark.streams.sink import commit_stream
-from lance_spark.survey import survey
+from lance_spark.survey import noted_versions
 from lance_spark.write import data_files as write_commit
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -146,8 +146,8 @@ def test_a_note_is_gone_when_the_tag_is_deleted_and_when_the_branch_is(query, ur
 def test_nothing_is_written_and_nothing_is_asked_where_no_stream_is_behind(uri, tmp_path, monkeypatch):
     make_dataset(uri)
     asked = []
-    monkeypatch.setattr(survey, "read_transactions", lambda *given: asked.append(given) or {})
-    monkeypatch.setattr(survey, "_read", lambda *given: asked.append(given))
+    monkeypatch.setattr(noted_versions, "read_transactions", lambda *given: asked.append(given) or {})
+    monkeypatch.setattr(noted_versions, "_read", lambda *given: asked.append(given))
     others(uri, 5)
     clean(uri, **TO_TWO)
     query = Query(uri, tmp_path / "c")

@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812
 
 from lance_spark import LanceTable, register
-from lance_spark.core.options import OWN_NAME
+from lance_spark.core.catalog_options import OWN_NAME
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.15)]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from lance_spark.cleanup.cleanup import plan_cleanup
-from lance_spark.core.refs import READER_TAG, STREAM_TAG
+from lance_spark.core.ref_names import READER_TAG, STREAM_TAG
 from lance_spark.engine.local import LocalRunner
 from support.processes import Job, Team
 from support.storm import Place, digest, make, opened, policy, value_of

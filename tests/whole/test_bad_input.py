@@ -13,7 +13,13 @@ from support.manifest_bytes import data_file, fragment, head, index, manifest_fi
 from lance_spark.catalog import entry_rules, lake_rules, name_rules
 from lance_spark.catalog import publish_rules as lake
 from lance_spark.cleanup.retention_rules import parse_policy
-from lance_spark.core import options, ref_expressions, reflog, refs, repair_record, table_options, tracking, workspace
+from lance_spark.core import ref_expressions, refs, table_options, workspace
+from lance_spark.core.catalog_options import CATALOG_OPTIONS, take_catalog
+from lance_spark.core.lifetimes import read_lifetime
+from lance_spark.core.policy_files import read_toml
+from lance_spark.core.records import reflog, repair_record, tracking
+from lance_spark.core.ref_files import parse_branch, parse_main, parse_tag
+from lance_spark.core.ref_names import check_new_branch_name, check_new_tag_name
 from lance_spark.errors import LanceSparkError
 from lance_spark.format import contents, manifest, stream_notes, transactions, versions
 from lance_spark.maintenance.policy_rules import parse_maintenance, read_memory
@@ -52,9 +58,9 @@ def of_text(read):
 
 
 FILES = {
-    "branch": (lambda content: refs.parse_branch("exp", content), BRANCH),
-    "tag": (lambda content: refs.parse_tag("v1", content), TAG),
-    "main": (refs.parse_main, b'{"metadata":{"expire_after":"30d"}}'),
+    "branch": (lambda content: parse_branch("exp", content), BRANCH),
+    "tag": (lambda content: parse_tag("v1", content), TAG),
+    "main": (parse_main, b'{"metadata":{"expire_after":"30d"}}'),
     "repair record": (
         repair_record.read_record,
         b'{"format":1,"id":"x","dataset":"/d","made":"now","software":"1","steps":[{"kind":"quarantine"}]}',
@@ -64,7 +70,7 @@ FILES = {
         b'{"format":1,"kind":"tag","name":"v1","before":null}',
     ),
     "workspace": (of_text(workspace.parse_workspace), b'dataset = "/data/x.lance"\nbranch = "exp"\n'),
-    "toml": (of_text(options.read_toml), b'a = 1\n[b]\nc = "d"\n'),
+    "toml": (of_text(read_toml), b'a = 1\n[b]\nc = "d"\n'),
     "cleanup policy": (of_text(parse_policy), b'older_than = "14d"\n[branches.exp]\nretain_versions = 3\n'),
     "maintenance policy": (of_text(parse_maintenance), b'[cleanup]\nolder_than = "14d"\n[[tables]]\nname = "a.*"\n'),
     "memory of maintenance": (of_text(read_memory), b'{"format":1,"tables":{}}'),
@@ -167,8 +173,8 @@ TEXTS = {
     "name of a table": name_rules.identify_table,
     "name of a namespace": name_rules.identify_namespace,
     "name with a ref": lambda text: entry_rules.readings(name_rules.split_name(text)),
-    "new branch": refs.check_new_branch_name,
-    "new tag": refs.check_new_tag_name,
+    "new branch": check_new_branch_name,
+    "new tag": check_new_tag_name,
     "new branch of the lake": lambda text: lake_rules.check_new_ref(lake_rules.BRANCH, text),
     "new tag of the lake": lambda text: lake_rules.check_new_ref(lake_rules.TAG, text),
     "location of a row": name_rules.check_inside,
@@ -198,9 +204,9 @@ OPTIONS = {
     "reads": (table_options.parse_read_options, table_options.READ_OPTIONS),
     "writes": (table_options.parse_write_options, table_options.WRITE_OPTIONS),
     "refs": (table_options.parse_ref, ("branch", "tag", "version", "asOf")),
-    "catalogs": (lambda given: options.take_catalog(given, "load"), (*options.CATALOG_OPTIONS, "path")),
+    "catalogs": (lambda given: take_catalog(given, "load"), (*CATALOG_OPTIONS, "path")),
     "settings of statements": (sql.parse_statement_options, (sql.RETRIES, sql.COMMIT_MESSAGE)),
-    "lifetimes": (refs.read_lifetime, ("expire_after", "retain_versions", "owner", "protected")),
+    "lifetimes": (read_lifetime, ("expire_after", "retain_versions", "owner", "protected")),
     "traces of merges": (
         versions.read_trace,
         ("lance_spark.action", "lance_spark.source", "lance_spark.source_version"),

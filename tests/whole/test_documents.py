@@ -18,8 +18,8 @@ from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.cli.catalog.main import cli as lance_catalog
 from lance_spark.cli.main import cli as lance_git
 from lance_spark.core import table_options
-from lance_spark.core.finding_codes import MEANINGS
-from lance_spark.core.options import CATALOG_OPTIONS
+from lance_spark.core.catalog_options import CATALOG_OPTIONS
+from lance_spark.core.records.finding_codes import MEANINGS
 from lance_spark.core.ref_expressions import METADATA_TABLES
 from lance_spark.format.metadata import SCHEMAS
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from lance_spark.catalog import publish_rules
-from lance_spark.core import reflog, repair_record
+from lance_spark.core.records import reflog, repair_record
+from lance_spark.core.records.stored_json import UNREADABLE, read_as
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.stored_json import UNREADABLE, read_as
 from lance_spark.errors import CorruptData
 from lance_spark.frozen.draw_rules import Lineage
 

@@ -10,7 +10,8 @@ from support.command_line import SCRIPT, append, call, ids, make_flights, run
 from lance_spark.clones.clone import shallow_clone
 from lance_spark.core.workspace import Workspace
 from lance_spark.storage.datasets import locate
-from lance_spark.storage.resolving import create_workspace, resolve_expression
+from lance_spark.storage.resolving import resolve_expression
+from lance_spark.storage.workspaces import create_workspace
 
 
 @pytest.fixture

@@ -17,7 +17,17 @@ from lance_spark.core.workspace import (
     without_remote,
 )
 from lance_spark.errors import AlreadyExists, InvalidName, InvalidOption, NotFound, PermissionDenied
-from lance_spark.storage import resolving
+from lance_spark.storage.workspaces import (
+    change_workspace,
+    create_workspace,
+    finish_clone,
+    is_free,
+    new_workspace,
+    open_workspace,
+    remove_with_content,
+    remove_workspace,
+    set_branch,
+)
 
 pytestmark = pytest.mark.pure
 
@@ -149,92 +159,92 @@ def test_paths_count_from_the_workspace():
 
 def test_a_second_workspace_is_refused_and_a_failed_one_leaves_nothing(tmp_path):
     place = tmp_path / "w"
-    resolving.create_workspace(str(place), Workspace("."))
+    create_workspace(str(place), Workspace("."))
     with pytest.raises(AlreadyExists):
-        resolving.create_workspace(str(place), Workspace("other"))
-    resolving.remove_workspace(str(place))
+        create_workspace(str(place), Workspace("other"))
+    remove_workspace(str(place))
     assert not place.exists()
 
 
 def test_removing_leaves_what_else_is_there(tmp_path):
-    resolving.create_workspace(str(tmp_path), Workspace("."))
+    create_workspace(str(tmp_path), Workspace("."))
     (tmp_path / "notes.txt").write_text("mine")
-    resolving.remove_workspace(str(tmp_path))
+    remove_workspace(str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_a_directory_that_was_made_for_nothing_goes_with_all_in_it(tmp_path):
     place = tmp_path / "w"
-    assert resolving.is_free(str(place))
-    resolving.create_workspace(str(place), Workspace("."))
-    assert not resolving.is_free(str(place))
+    assert is_free(str(place))
+    create_workspace(str(place), Workspace("."))
+    assert not is_free(str(place))
     (place / "data").mkdir()
     (place / "data" / "file").write_text("x")
     (tmp_path / "mine").mkdir()
     (place / "link").symlink_to(tmp_path / "mine")
-    resolving.remove_with_content(str(place))
+    remove_with_content(str(place))
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-    resolving.remove_with_content(str(place))
+    remove_with_content(str(place))
     (tmp_path / "note").write_text("x")
-    assert (resolving.is_free(str(tmp_path / "mine")), resolving.is_free(str(tmp_path / "note"))) == (True, False)
+    assert (is_free(str(tmp_path / "mine")), is_free(str(tmp_path / "note"))) == (True, False)
 
 
 def test_a_trial_writes_nothing_and_finds_what_is_wrong(tmp_path):
-    resolving.create_workspace(str(tmp_path), Workspace("."))
-    changed = resolving.change_workspace(str(tmp_path), lambda text: with_branch(text, "exp"), dry_run=True)
-    assert (changed.branch, resolving.open_workspace(str(tmp_path)).workspace.branch) == ("exp", "main")
+    create_workspace(str(tmp_path), Workspace("."))
+    changed = change_workspace(str(tmp_path), lambda text: with_branch(text, "exp"), dry_run=True)
+    assert (changed.branch, open_workspace(str(tmp_path)).workspace.branch) == ("exp", "main")
     with pytest.raises(InvalidOption):
-        resolving.change_workspace(str(tmp_path), lambda text: with_branch(text, "a b"), dry_run=True)
+        change_workspace(str(tmp_path), lambda text: with_branch(text, "a b"), dry_run=True)
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
-    resolving.create_workspace(str(tmp_path), Workspace("."))
+    create_workspace(str(tmp_path), Workspace("."))
     monkeypatch.setattr("os.replace", Mock(side_effect=PermissionError(13, "Permission denied")))
     with pytest.raises(PermissionDenied, match="cannot be written"):
-        resolving.change_workspace(str(tmp_path), lambda text: with_branch(text, "exp"))
-    assert resolving.open_workspace(str(tmp_path)).workspace.branch == "main"
+        change_workspace(str(tmp_path), lambda text: with_branch(text, "exp"))
+    assert open_workspace(str(tmp_path)).workspace.branch == "main"
 
 
 def test_a_change_that_makes_no_sense_is_not_written(tmp_path):
-    resolving.create_workspace(str(tmp_path), Workspace("."))
+    create_workspace(str(tmp_path), Workspace("."))
     with pytest.raises(InvalidOption):
-        resolving.change_workspace(str(tmp_path), lambda text: with_branch(text, "a b"))
-    assert resolving.open_workspace(str(tmp_path)).workspace.branch == "main"
+        change_workspace(str(tmp_path), lambda text: with_branch(text, "a b"))
+    assert open_workspace(str(tmp_path)).workspace.branch == "main"
 
 
 def test_a_file_that_is_no_text_is_said_so(tmp_path):
-    resolving.create_workspace(str(tmp_path), Workspace("."))
+    create_workspace(str(tmp_path), Workspace("."))
     (tmp_path / ".lance-git" / "config.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidOption, match="not UTF-8"):
-        resolving.open_workspace(str(tmp_path))
+        open_workspace(str(tmp_path))
 
 
 def test_a_config_that_is_a_directory_or_a_file_in_the_way(tmp_path):
     (tmp_path / ".lance-git").write_text("a file")
-    assert resolving.open_workspace(str(tmp_path)) is None
+    assert open_workspace(str(tmp_path)) is None
 
 
 def test_a_workspace_stays_when_what_it_is_for_was_made(tmp_path):
     place = str(tmp_path / "work")
-    with resolving.new_workspace(place, Workspace("t.lance", "main", {}, "exp@3")):
-        assert resolving.open_workspace(place).workspace.cloning == "exp@3"
-    resolving.finish_clone(place, "exp")
-    assert (resolving.open_workspace(place).workspace.branch, resolving.open_workspace(place).workspace.cloning) == (
+    with new_workspace(place, Workspace("t.lance", "main", {}, "exp@3")):
+        assert open_workspace(place).workspace.cloning == "exp@3"
+    finish_clone(place, "exp")
+    assert (open_workspace(place).workspace.branch, open_workspace(place).workspace.cloning) == (
         "exp",
         None,
     )
-    resolving.set_branch(place, "main")
-    assert resolving.open_workspace(place).workspace.branch == "main"
+    set_branch(place, "main")
+    assert open_workspace(place).workspace.branch == "main"
 
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("problem", [NotFound("there is nothing"), KeyboardInterrupt()])
 def test_a_workspace_goes_when_what_it_is_for_failed(tmp_path, problem, whole):
     place = tmp_path / "work"
-    undo = (lambda: resolving.remove_with_content(str(place))) if whole else None
+    undo = (lambda: remove_with_content(str(place))) if whole else None
 
     def fail_amid():
-        with resolving.new_workspace(str(place), Workspace("t.lance"), undo):
+        with new_workspace(str(place), Workspace("t.lance"), undo):
             (place / "half").write_text("a half")
             raise problem
 
@@ -244,10 +254,10 @@ def test_a_workspace_goes_when_what_it_is_for_failed(tmp_path, problem, whole):
 
 
 def test_a_workspace_that_is_there_already_is_left_alone(tmp_path):
-    resolving.create_workspace(str(tmp_path), Workspace("t.lance", "exp"))
+    create_workspace(str(tmp_path), Workspace("t.lance", "exp"))
     with (
         pytest.raises(AlreadyExists),
-        resolving.new_workspace(str(tmp_path), Workspace("other.lance"), lambda: pytest.fail("no")),
+        new_workspace(str(tmp_path), Workspace("other.lance"), lambda: pytest.fail("no")),
     ):
         pytest.fail("the block does not run")
-    assert resolving.open_workspace(str(tmp_path)).workspace == Workspace("t.lance", "exp")
+    assert open_workspace(str(tmp_path)).workspace == Workspace("t.lance", "exp")

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lance_spark.core.refs import MAIN, check_branch_name
+from lance_spark.core.ref_names import check_branch_name
+from lance_spark.core.refs import MAIN
 from lance_spark.core.workspace import check_uri
 from lance_spark.errors import InvalidOption, NotFound
 from lance_spark.storage.failures import of_local_file

@@ -14,7 +14,7 @@ from lance_spark.cli.catalog.verbs import GROUPS
 from lance_spark.cli.completion import with_names
 from lance_spark.cli.output import exit_codes_text, put
 from lance_spark.cli.program import Verbs, run, wanted_output
-from lance_spark.core.options import pairs_of, storage_from
+from lance_spark.core.storage_options import pairs_of, storage_from
 from lance_spark.errors import InvalidOption
 
 NAME = "lance-catalog"

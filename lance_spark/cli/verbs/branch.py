@@ -13,17 +13,18 @@ from lance_spark.cli.modes import Mode, chosen
 from lance_spark.cli.output import age, confirm, stamp, version_json
 from lance_spark.cli.program import dry_run_option, verb, yes_option
 from lance_spark.cli.session import FORGOTTEN, Session, check_altered, note_both, settings_of, told
-from lance_spark.core import refs as core_refs
-from lance_spark.core.refs import MAIN, Branch, PinnedVersion, branch_or_none
-from lance_spark.core.show import counted, readable
-from lance_spark.core.tracking import Follows, read_follows
+from lance_spark.core.records.tracking import Follows, read_follows
+from lance_spark.core.ref_names import branch_or_none, check_branch_name, check_new_branch_name
+from lance_spark.core.refs import MAIN, Branch, PinnedVersion
+from lance_spark.core.texts import counted, readable
 from lance_spark.errors import AlreadyExists, Refused
 from lance_spark.refs import refs
 from lance_spark.refs.reflog import find_restorable, restore_branch
-from lance_spark.storage.commits import follower_refused, unchanged
+from lance_spark.storage.commits import unchanged
 from lance_spark.storage.datasets import list_version_numbers
+from lance_spark.storage.followers import follower_refused
 from lance_spark.storage.refs import read_refs
-from lance_spark.storage.resolving import set_branch
+from lance_spark.storage.workspaces import set_branch
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def create(
     session: Session, name: str, ref: str | None, dry_run: bool, settings: Mapping[str, Any] | None = None
 ) -> PinnedVersion:
     """Create a branch at a ref and report it; returns the version where it starts."""
-    core_refs.check_new_branch_name(name)
+    check_new_branch_name(name)
     refs.check_settings(settings or {})
     _check_no_remote(session, name)
     pin, discarded = session.resolve(ref), None
@@ -76,7 +77,7 @@ def create(
 
 def _restore(session: Session, asked: BranchArguments) -> None:
     (name,) = asked.names
-    core_refs.check_branch_name(name)
+    check_branch_name(name)
     pin = find_restorable(session.location, name) if asked.dry_run else restore_branch(session.location, name)
     said = f"Branch '{name}' {'would be' if asked.dry_run else 'was'} restored at {pin}."
     session.did("restore", asked.dry_run, said, branch=name, at=version_json(pin))
@@ -204,7 +205,7 @@ def _delete(session: Session, asked: BranchArguments) -> None:
     (name,) = asked.names
     if name == MAIN:
         raise Refused("Branch 'main' cannot be deleted: it is the dataset.", hint="Delete the dataset's directory.")
-    core_refs.check_branch_name(name)
+    check_branch_name(name)
     table = read_refs(session.location)
     refs.check_branch_to_delete(session.location, table, name, force=False)
     if session.branch == name:

@@ -11,13 +11,15 @@ from lance_spark.cli.program import dry_run_option, verb
 from lance_spark.cli.session import Session
 from lance_spark.cli.verbs.branch import create
 from lance_spark.core.ref_expressions import RefExpression, parse_expression
-from lance_spark.core.refs import MAIN, PinnedVersion, branch_or_none
+from lance_spark.core.ref_names import branch_or_none
+from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.refs.refs import create_branch_at
-from lance_spark.storage.commits import check_own, following
 from lance_spark.storage.datasets import pin_latest
+from lance_spark.storage.followers import check_own, following
 from lance_spark.storage.refs import read_refs
-from lance_spark.storage.resolving import find_ref, set_branch
+from lance_spark.storage.resolving import find_ref
+from lance_spark.storage.workspaces import set_branch
 
 
 class Chosen(NamedTuple):

@@ -17,14 +17,22 @@ from lance_spark.core.declared import typed_at
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_expressions import HEAD
 from lance_spark.core.refs import MAIN, PinnedVersion
-from lance_spark.core.show import counted, plain_text, readable
+from lance_spark.core.show import plain_text
+from lance_spark.core.texts import counted, readable
 from lance_spark.core.workspace import OpenWorkspace, RemoteEntry, Workspace
 from lance_spark.errors import AlreadyExists, InvalidOption, LanceSparkError, NotFound
 from lance_spark.remotes.fetch_rules import CloneOptions
 from lance_spark.storage import resolving
-from lance_spark.storage.commits import ORIGIN
 from lance_spark.storage.datasets import locate_typed
-from lance_spark.storage.resolving import remove_with_content
+from lance_spark.storage.followers import ORIGIN
+from lance_spark.storage.workspaces import (
+    alone_in,
+    finish_clone,
+    is_free,
+    new_workspace,
+    open_workspace,
+    remove_with_content,
+)
 
 if TYPE_CHECKING:
     from lance_spark.remotes.clone import CloneResult
@@ -65,7 +73,7 @@ def command(session: Session, /, source: str, directory: str | None, ref: str | 
         raise InvalidOption("clone takes the dataset as its argument, not as --dataset.")
     places = _places(session, source, directory)
     options = typed_at("shell", CloneOptions, given)
-    with contextlib.nullcontext() if options.dry_run else resolving.alone_in(places.workspace):
+    with contextlib.nullcontext() if options.dry_run else alone_in(places.workspace):
         _run(session, places, ref, options)
 
 
@@ -82,7 +90,7 @@ def _run(session: Session, places: ClonePaths, ref: str | None, options: CloneOp
     else:
         with _workspace(places, pin, begun):
             result = clone(remote, pin, places.target, session.engine, options)
-        resolving.finish_clone(places.workspace, result.branch)
+        finish_clone(places.workspace, result.branch)
     data = {**result.as_record(), "workspace": places.workspace}
     session.output.show(data, "\n".join(_lines(result, places)))
 
@@ -101,9 +109,9 @@ def _check_free(places: ClonePaths) -> OpenWorkspace | None:
     """The workspace of this clone if the clone is unfinished. Raises AlreadyExists for anything else."""
     if places.source.uri == places.target.uri:
         raise AlreadyExists(f"{places.source.uri} is the dataset itself.", hint=_ELSEWHERE)
-    begun = resolving.open_workspace(places.workspace)
+    begun = open_workspace(places.workspace)
     if begun is None:
-        if not resolving.is_free(places.workspace):
+        if not is_free(places.workspace):
             raise AlreadyExists(f"{places.workspace} is not empty.", hint=_ELSEWHERE)
         return None
     origin = begun.remote_uri(ORIGIN) if ORIGIN in begun.workspace.remotes else ""
@@ -153,7 +161,7 @@ def _workspace(places: ClonePaths, pin: PinnedVersion, begun: OpenWorkspace | No
     remotes = {ORIGIN: RemoteEntry(ORIGIN, places.source.uri)}
     workspace = Workspace(dataset, pin.branch or MAIN, remotes, str(pin))
     undo = partial(_undo, places) if places.is_one_directory else None
-    with resolving.new_workspace(places.workspace, workspace, undo):
+    with new_workspace(places.workspace, workspace, undo):
         yield
 
 
@@ -169,7 +177,7 @@ def _undo(places: ClonePaths) -> None:
 
 
 def _release(source: DatasetLocation, name: str) -> None:
-    from lance_spark.survey.survey import release
+    from lance_spark.survey.clone_records import release
 
     # The error that ended the clone is the one to report; at worst, a few tags stay at the source.
     with contextlib.suppress(LanceSparkError):

@@ -12,10 +12,11 @@ from lance_spark.cli.pages import html_option, serve_options, serve_until_stoppe
 from lance_spark.cli.program import verb
 from lance_spark.cli.session import Session
 from lance_spark.core.ref_expressions import HEAD, is_range
-from lance_spark.core.show import counted, cut
+from lance_spark.core.show import cut
+from lance_spark.core.texts import counted
 from lance_spark.errors import InvalidOption
 from lance_spark.hints import said
-from lance_spark.storage.commits import ORIGIN
+from lance_spark.storage.followers import ORIGIN
 from lance_spark.storage.resolving import resolve_range
 
 if TYPE_CHECKING:

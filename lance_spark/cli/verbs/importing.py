@@ -9,9 +9,9 @@ import click
 from lance_spark.cli.output import confirm, version_json
 from lance_spark.cli.program import dry_run_option, verb, yes_option
 from lance_spark.cli.session import Session
-from lance_spark.core.options import PREFIX
 from lance_spark.core.refs import MAIN, PinnedVersion
-from lance_spark.core.show import counted
+from lance_spark.core.storage_options import PREFIX
+from lance_spark.core.texts import counted
 from lance_spark.storage.datasets import locate_typed
 
 

@@ -11,7 +11,7 @@ from lance_spark.cli.program import dry_run_option, options_of, verb, yes_option
 from lance_spark.cli.session import Session
 from lance_spark.core.declared import typed_at
 from lance_spark.core.refs import MAIN
-from lance_spark.core.show import counted
+from lance_spark.core.texts import counted
 from lance_spark.errors import Refused
 from lance_spark.merge.option_rules import PREFERENCE, MergeOptions
 from lance_spark.storage.datasets import list_version_numbers

@@ -13,15 +13,16 @@ from lance_spark.cli.program import VerbGroup, dry_run_option, options_of, verb,
 from lance_spark.cli.session import FORGOTTEN, Session, find_remote, known_here
 from lance_spark.core import workspace
 from lance_spark.core.declared import typed_at
-from lance_spark.core.refs import MAIN, branch_or_none
+from lance_spark.core.ref_names import branch_or_none
+from lance_spark.core.refs import MAIN
 from lance_spark.core.workspace import RemoteEntry, check_known_remote, check_uri
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.merge.option_rules import PREFERENCE, MergeOptions
-from lance_spark.storage.commits import check_own, following
 from lance_spark.storage.datasets import locate_typed
+from lance_spark.storage.followers import check_own, following
 from lance_spark.storage.refs import read_refs
-from lance_spark.storage.resolving import change_workspace
 from lance_spark.storage.spelling import found_as, same_on_disk
+from lance_spark.storage.workspaces import change_workspace
 
 if TYPE_CHECKING:
     from lance_spark.clones.base_rules import Relocation

@@ -12,8 +12,9 @@ from lance_spark.cli.modes import Mode, chosen
 from lance_spark.cli.output import age, confirm, stamp, version_json
 from lance_spark.cli.program import dry_run_option, verb, yes_option
 from lance_spark.cli.session import Session, check_altered, note_both, settings_of, told
-from lance_spark.core import refs as core_refs
-from lance_spark.core.refs import MAIN, TAG_SETTINGS, PinnedVersion, RefSpec, Tag, is_own_tag
+from lance_spark.core.lifetimes import TAG_SETTINGS
+from lance_spark.core.ref_names import check_new_tag_name, check_tag_name, is_own_tag
+from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec, Tag
 from lance_spark.errors import AlreadyExists, Conflict, InvalidOption
 from lance_spark.refs import refs
 from lance_spark.refs.reflog import find_former, restore_tag
@@ -59,7 +60,7 @@ def _row(tag: Tag) -> tuple[str, ...]:
 
 def _restore(session: Session, asked: TagArguments) -> None:
     (name,) = asked.names
-    core_refs.check_tag_name(name)
+    check_tag_name(name)
     pin = find_former(session.location, name) if asked.dry_run else restore_tag(session.location, name)
     said = f"Tag '{name}' {'would be' if asked.dry_run else 'was'} put back on {pin}."
     session.did("restore", asked.dry_run, said, tag=name, at=version_json(pin))
@@ -68,7 +69,7 @@ def _restore(session: Session, asked: TagArguments) -> None:
 def _alter(session: Session, asked: TagArguments) -> None:
     (name,) = asked.names
     check_altered(asked.settings, asked.unset)
-    core_refs.check_tag_name(name)
+    check_tag_name(name)
     with unchanged():
         after = refs.alter_tag(session.location, name, asked.settings, asked.unset, asked.dry_run)
     told_of = {key: value for key, value in after.as_record().items() if key in TAG_SETTINGS}
@@ -81,7 +82,7 @@ def _put(session: Session, asked: TagArguments) -> None:
     name = name or ""
     if asked.old is not None and not asked.force:
         raise InvalidOption("--old needs -f NAME.", hint="lance-git tag -f NAME REF --old main@5")
-    core_refs.check_new_tag_name(name)
+    check_new_tag_name(name)
     refs.check_settings(asked.settings, tag=True)
     pin = session.resolve(ref)
     before = refs.find_tag(session.location, name)
@@ -128,7 +129,7 @@ def _move(session: Session, asked: TagArguments, was: PinnedVersion, pin: Pinned
 
 def _delete(session: Session, asked: TagArguments) -> None:
     (name,) = asked.names
-    core_refs.check_tag_name(name)
+    check_tag_name(name)
     gone = refs.gone_clone(session.location, name) if asked.force else None
     if gone is not None:
         if not asked.dry_run:

@@ -16,7 +16,7 @@ from lance_spark.cli.output import PARTLY_DONE, Output, confirm
 from lance_spark.cli.program import dry_run_option, options_of, verb, yes_option
 from lance_spark.cli.session import Session
 from lance_spark.core.declared import at, typed_at, values
-from lance_spark.core.show import counted, readable
+from lance_spark.core.texts import counted, readable
 from lance_spark.errors import InvalidOption
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions, check_combination
 from lance_spark.maintenance.expiry_rules import ExpiryOptions

@@ -14,12 +14,12 @@ from lance_spark.cli.modes import Mode, chosen
 from lance_spark.cli.output import age, confirm, stamp
 from lance_spark.cli.program import dry_run_option, verb, yes_option
 from lance_spark.core.refs import MAIN
-from lance_spark.core.show import counted
+from lance_spark.core.texts import counted
 from lance_spark.errors import InvalidOption
 
 if TYPE_CHECKING:
     from lance_spark.catalog.lake_rules import LakeRef
-    from lance_spark.core.refs import BranchSettings
+    from lance_spark.core.lifetimes import BranchSettings
 
 _MANY = 1_000_000
 

@@ -11,8 +11,8 @@ import click
 from lance_spark.cli.catalog.session import CatalogSession, branch_option, location_of, name_json, removed_json
 from lance_spark.cli.output import confirm
 from lance_spark.cli.program import dry_run_option, verb, yes_option
-from lance_spark.core.options import pairs_of
-from lance_spark.core.show import counted
+from lance_spark.core.storage_options import pairs_of
+from lance_spark.core.texts import counted
 from lance_spark.errors import InvalidOption
 
 if TYPE_CHECKING:

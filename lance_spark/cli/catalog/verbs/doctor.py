@@ -12,7 +12,8 @@ import click
 from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.output import PARTLY_DONE, Output, confirm
 from lance_spark.cli.program import dry_run_option, options_of, verb, yes_option
-from lance_spark.core.show import counted, fields_of
+from lance_spark.core.show import fields_of
+from lance_spark.core.texts import counted
 from lance_spark.errors import InvalidOption
 from lance_spark.fsck.option_rules import FsckOptions
 

@@ -21,7 +21,8 @@ from lance_spark.cli.catalog.session import (
 from lance_spark.cli.output import Output, stamp
 from lance_spark.cli.pages import serve_options, serve_until_stopped
 from lance_spark.cli.program import verb
-from lance_spark.core.show import counted, fields_of
+from lance_spark.core.show import fields_of
+from lance_spark.core.texts import counted
 from lance_spark.errors import NotFound
 
 if TYPE_CHECKING:

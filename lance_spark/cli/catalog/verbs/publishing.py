@@ -13,9 +13,9 @@ from lance_spark.cli.output import CONFLICT, Output, age
 from lance_spark.cli.pages import html_option
 from lance_spark.cli.program import dry_run_option, options_of, verb
 from lance_spark.core.declared import typed_at
-from lance_spark.core.reflog import said
+from lance_spark.core.records.reflog import said
 from lance_spark.core.refs import MAIN
-from lance_spark.core.show import counted
+from lance_spark.core.texts import counted
 from lance_spark.errors import InvalidOption
 from lance_spark.merge.option_rules import PREFERENCE, MergeOptions, PublishOptions
 
@@ -157,7 +157,7 @@ def reflog(session: CatalogSession, ref: str | None) -> None:
     Those of the whole catalog: when they were created, merged, deleted and restored; with REF, those of one name.
     branch --restore and tag --restore undo a deletion for a week.
     """
-    from lance_spark.core.show import moment
+    from lance_spark.core.texts import moment
     from lance_spark.lake.reflog import lake_reflog
 
     found = lake_reflog(session.lake, ref)

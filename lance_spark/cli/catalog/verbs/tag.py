@@ -12,7 +12,7 @@ from lance_spark.cli.catalog.session import CatalogSession
 from lance_spark.cli.modes import Mode, chosen
 from lance_spark.cli.output import age, confirm, stamp
 from lance_spark.cli.program import dry_run_option, verb, yes_option
-from lance_spark.core.show import counted
+from lance_spark.core.texts import counted
 
 if TYPE_CHECKING:
     from lance_spark.catalog.lake_rules import LakeRef

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
-from lance_spark.core import finding_codes
 from lance_spark.core.layout import QUARANTINE
+from lance_spark.core.records import finding_codes
+from lance_spark.core.records.stored_json import UNREADABLE, decode_json, read_as
 from lance_spark.core.refs import MAIN
-from lance_spark.core.show import counted
-from lance_spark.core.stored_json import UNREADABLE, decode_json, read_as
+from lance_spark.core.texts import counted
 from lance_spark.errors import CorruptData
 
 PREFIX = "repair/"

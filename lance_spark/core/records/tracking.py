@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from lance_spark.core.records.stored_json import decode_json
 from lance_spark.core.refs import MAIN, Branch
-from lance_spark.core.stored_json import decode_json
 
 
 class Node(NamedTuple):

@@ -13,9 +13,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from lance_spark import hints
-from lance_spark.core.refs import MAIN, Branch, PinnedVersion, Tag, parse_branch
-from lance_spark.core.show import Card, Grid, Shown, counted, moment
-from lance_spark.core.stored_json import UNREADABLE, decode_json, read_as
+from lance_spark.core.records.stored_json import UNREADABLE, decode_json, read_as
+from lance_spark.core.ref_files import parse_branch
+from lance_spark.core.refs import MAIN, Branch, PinnedVersion, Tag
+from lance_spark.core.show import Card, Grid, Shown
+from lance_spark.core.texts import counted, moment
 from lance_spark.errors import AlreadyExists, CorruptData, NotFound, Refused
 
 LOG = "_refs/lance_spark/log"

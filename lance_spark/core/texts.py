@@ -1,0 +1,118 @@
+"""Values as users read and type them: sizes, counts, moments, spans, suggestions, and texts without secrets. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+
+from lance_spark.core.irreversible import proposable
+from lance_spark.errors import InvalidOption
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_USER = re.compile(r"(?<![\w+.-])([A-Za-z][\w+.-]*)://([^/\s?#]*)@")
+_QUERY = re.compile(r"(?<![\w+.-])([A-Za-z][\w+.-]*://[^\s?#]*)[?#][^\s'\"]*")
+_CONTAINERS = frozenset({"az", "abfs", "abfss", "wasb", "wasbs"})
+"""In URIs of these schemes, the name before the @ is a container."""
+
+
+def readable(size: int) -> str:
+    amount = float(size)
+    for unit in _UNITS[:-1]:
+        if amount < 1024:
+            return f"{amount:,.0f} {unit}" if unit == "B" else f"{amount:,.1f} {unit}"
+        amount /= 1024
+    return f"{amount:,.1f} {_UNITS[-1]}"
+
+
+def quoted_name(name: str) -> str:
+    """An identifier in backticks, as SQL takes any."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def moment(when: datetime) -> str:
+    """A moment in UTC, to the second."""
+    return f"{when.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def few(names: Sequence[str], most: int) -> str:
+    """The first names, and the count of the rest."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def masked(text: str) -> str:
+    """The text without possible secrets in its URIs: user names, passwords and queries.
+
+    This package writes no such URIs, but other tools might have written them into manifests and ref files.
+    """
+    return _QUERY.sub(r"\1?***", _USER.sub(_without_user, text))
+
+
+def _without_user(match: re.Match[str]) -> str:
+    scheme, user = match[1], match[2]
+    return match[0] if scheme.lower() in _CONTAINERS and ":" not in user else f"{scheme}://***@"
+
+
+def one_line(text: str) -> str:
+    """The text for one cell or line: masked, and without line breaks and control characters."""
+    return masked("".join(letter if letter.isprintable() else " " for letter in text))
+
+
+# --- Moments from the numbers in clocks and manifests
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def moment_at(nanoseconds: int) -> datetime:
+    """The moment that many nanoseconds after 1970, UTC, exact to the microsecond; a float of seconds can round."""
+    return EPOCH + timedelta(microseconds=nanoseconds // 1000)
+
+
+# --- Spans of time: ``14d``, ``36h``
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])", re.IGNORECASE)
+_LONGEST_SPAN = 10_000 * 365 * 86_400
+
+
+def to_span(option: str, value: str) -> timedelta:
+    """A span of time: ``14d``, ``36h``, ``90m``, ``0s``, ``2w``."""
+    match = _SPAN.fullmatch(value.strip())
+    seconds = Decimal(match[1]) * _SECONDS[match[2].lower()] if match else Decimal(-1)
+    if not 0 <= seconds <= _LONGEST_SPAN:
+        expected = "a span such as 14d, 36h, 90m or 0s"
+        raise InvalidOption(
+            f"Option '{option}' is '{value}', but it must be {expected}.",
+            hint="Units are w, d, h, m and s; 30d stands for a month, 365d for a year.",
+        )
+    return timedelta(seconds=float(seconds))
+
+
+def from_span(span: timedelta) -> str:
+    """A span of time as :func:`to_span` reads it, in the largest unit that makes a whole number: ``14d``, ``36h``."""
+    seconds = span.total_seconds()
+    for unit in ("d", "h", "m"):
+        if seconds and seconds % _SECONDS[unit] == 0:
+            return f"{seconds / _SECONDS[unit]:.0f}{unit}"
+    return f"{seconds:g}s"
+
+
+# --- Suggestions for an unknown name
+
+
+def meant(name: str, known: Iterable[str], lead: str = "There are") -> str:
+    """A hint: the nearest known name that can be undone, ignoring case, or else all of them after ``lead``."""
+    names = list(known)
+    folded = {each.lower(): each for each in reversed(proposable(names))}
+    near = difflib.get_close_matches(name.lower(), folded, n=1)
+    if near:
+        return f"Did you mean '{folded[near[0]]}'?"
+    return f"{lead} {', '.join(names)}." if names else f"{lead} none."

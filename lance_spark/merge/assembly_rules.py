@@ -1,0 +1,375 @@
+"""Planned replays as values, and fragments as pylance's JSON for their commit. Pure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+from lance_spark import hints
+from lance_spark.core.refs import MAIN, PinnedVersion
+from lance_spark.errors import NotCommittable
+from lance_spark.format.contents import REPLACED, Fragment
+from lance_spark.format.operations import Steps, key_fields
+from lance_spark.format.row_ids import Connected, Rewrite, kept_row_ids, matched_row_ids, read_row_ids, write_row_ids
+from lance_spark.format.versions import (
+    BRINGING,
+    PERHAPS,
+    Copy,
+    Snapshot,
+    Trace,
+    by_file,
+    counterpart,
+)
+from lance_spark.merge.cell_rules import CellPlan, told
+from lance_spark.merge.change_rules import MergeChange, MergeConflict, Replacement, Sides
+from lance_spark.merge.option_rules import OURS
+from lance_spark.merge.placement_rules import Placed
+from lance_spark.merge.report import Summary
+from lance_spark.merge.result_rules import NullChange, lost_fields, result_fields
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    sides: Sides
+    change: MergeChange
+    placed: Placed
+    trace: Trace
+    message: str | None = None
+    deletions: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Rows to delete where both sides deleted rows: offsets in the fragment of ours, by its id."""
+    rewrites: tuple[Rewrite, ...] = ()
+    """Compactions of theirs that later merges need to know."""
+    cells: CellPlan | None = None
+    """What was decided cell by cell, if anything was."""
+    patched: Mapping[tuple[bool, int], Mapping[str, Any]] = field(default_factory=dict)
+    """The written files of merged rows, as pylance's JSON: by whether it is a fragment of ours, and its id."""
+    conflicts: tuple[MergeConflict, ...] = ()
+    nulls: NullChange = field(default_factory=NullChange)
+
+    @property
+    def ours(self) -> Snapshot:
+        """The version before the new one."""
+        return self.sides.ours
+
+    @property
+    def is_up_to_date(self) -> bool:
+        return not self.change and not self.conflicts and not self.only_settles
+
+    @property
+    def only_settles(self) -> bool:
+        """Whether ours stays as it is because a preference says so, which later merges need to know."""
+        return not self.change and self.cells is not None and self.cells.settled is not None
+
+    @property
+    def is_agreed(self) -> bool:
+        """Whether there is nothing to do since both sides changed rows in the same way.
+
+        The next merge begins after that only if a version says so: beside later rows, these might not be told any more.
+        """
+        return self.is_up_to_date and self.cells is not None and self.trace.action not in BRINGING
+
+    @property
+    def moves_rows(self) -> bool:
+        """Whether rows of ours may have moved to other fragments."""
+        left = self.change.removed or any(replacement.deletion for replacement in self.change.replaced)
+        return bool(self.change.added and (left or self.change.followed.deletions))
+
+    @property
+    def keeps_all_rows(self) -> bool:
+        """Whether ours keeps its rows and values, in other files: by what the steps record, and by count."""
+        change, summary = self.change, self.summary()
+        columns = change.columns or change.columns_of_theirs
+        same = summary.rows_added == summary.rows_deleted
+        return self.sides.their_steps.keep_all_rows and not columns and same
+
+    @property
+    def replaces_all(self) -> str:
+        """Whether the table is replaced, as far as the versions taken over record it: true, false or perhaps."""
+        steps, removed = self.sides.their_steps, [before for before, _ in self.change.removed]
+        if steps.replaces_all or steps.complete or not removed:
+            return str(steps.replaces_all).lower()
+        whole = len(removed) == self.sides.base_ours.contents.fragment_count
+        lost = Connected(steps.rewrites).lost(removed, self.change.added)
+        return PERHAPS if whole and len(lost) == len(removed) else "false"
+
+    @property
+    def excludes_others(self) -> bool:
+        """Whether the commit must follow ours directly.
+
+        pylance would combine it with an append: nulls in it would make the table unreadable, or two rows would have one
+        key.
+        """
+        change = self.change
+        brings = bool(change.added) or any(each.deletion or each.files for each in change.replaced)
+        fields = result_fields(self.sides, change) if brings else ()
+        return bool(self.nulls.fields) or bool(key_fields([entry.field for entry in fields]))
+
+    @property
+    def copies(self) -> tuple[Copy, ...]:
+        return self.placed.copies
+
+    @property
+    def notes_on_cells(self) -> tuple[str, ...]:
+        return () if self.cells is None else tuple(told(self.cells.emptied))
+
+    def summary(self) -> Summary:
+        change = self.change
+        back = change.followed.back
+        alone = [each for each in change.replaced if each.deletion and each.ours.id not in self.deletions]
+        whole = [each for each in alone if each.ours.id not in back]
+        more = sum(each.ours.physical_rows - each.ours.rows - len(back.get(each.ours.id, ())) for each in alone)
+        more -= sum(each.ours.physical_rows - each.ours.rows for each in whole)
+        deleted = sum(each.theirs.physical_rows - each.theirs.rows for each in whole)
+        before = sum(each.base.physical_rows - each.base.rows for each in whole)
+        added = sum(fragment.rows for fragment in change.added)
+        removed = sum(ours.rows for _, ours in change.removed)
+        removed += sum(len(rows) for rows in (*change.followed.deletions.values(), *self.deletions.values()))
+        return Summary(
+            versions=len(self.sides.their_steps.all),
+            rows_added=added + max(0, before - deleted) + max(0, more),
+            rows_deleted=removed + max(0, deleted - before) + max(0, -more),
+            fragments_changed=len(change.replaced) + len(change.followed.deletions),
+            columns_added=self._new_columns(),
+            columns_dropped=self._dropped_columns(),
+            rows_merged=0 if self.cells is None else self.cells.rows,
+            cells_emptied=() if self.cells is None else self.cells.emptied,
+            rows_settled=0 if self.cells is None or self.cells.settled is None else self.cells.settled.rows,
+            files=len(self.copies),
+            bytes=self.placed.bytes,
+        )
+
+    def _new_columns(self) -> tuple[str, ...]:
+        """Columns that ours gets, and fields inside of its own columns."""
+        if not (self.change.columns_of_theirs or self.change.columns):
+            return ()
+        fields = result_fields(self.sides, self.change)
+        known = {(), *(entry.path for entry in fields if entry.ours is not None)}
+        return tuple(entry.name for entry in fields if entry.ours is None and entry.path[:-1] in known)
+
+    def _dropped_columns(self) -> tuple[str, ...]:
+        """Columns of ours, and fields inside them, that the result does not have."""
+        if not (self.change.columns_of_theirs or self.change.columns):
+            return ()
+        lost = lost_fields(self.sides, result_fields(self.sides, self.change), OURS)
+        return tuple(entry.name for entry in lost)
+
+
+# --- Fragments for pylance's commit
+
+Json = dict[str, Any]
+_LINEAGE = ("row_id_meta", "created_at_version_meta", "last_updated_at_version_meta")
+
+
+@dataclass(frozen=True)
+class RowIds:
+    """How ours knows rows of theirs."""
+
+    renamed: Mapping[int, int] = field(default_factory=dict)
+    same_below: int = 0
+    """Below this, an id means the same row on both sides, except for renamed ones."""
+    forked_below: int = 0
+    """Below this, both chains were forked with the row."""
+
+    def known(self, row: int) -> int | None:
+        """The id of a row in ours; None for a new row."""
+        if row < self.forked_below:
+            return row
+        return self.renamed.get(row, row if row < self.same_below else None)
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """Turns fragments of theirs into fragments of ours."""
+
+    theirs: Snapshot
+    placed: Placed
+    fields: Mapping[int, int]
+    """Field ids in ours, by field ids of theirs that differ; REPLACED where the id means another column there."""
+    row_ids: RowIds | None = None
+    """None without stable row ids."""
+    masks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Rows to leave out of new fragments, by ids in theirs; a deletion file is written for them."""
+    dead: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Deleted rows of new fragments, by ids in theirs, where it matters."""
+    base: frozenset[int] = frozenset()
+    """Field ids of the base's columns."""
+    has_rows: bool = True
+    """Whether ours has any fragment."""
+
+    @classmethod
+    def of(cls, sides: Sides, change: MergeChange, placed: Placed, fields: Mapping[int, int]) -> Assembly:
+        ours, followed = sides.ours.contents, change.followed
+        return cls(
+            sides.theirs,
+            placed,
+            fields,
+            row_ids=row_ids(sides, change) if ours.has_stable_row_ids else None,
+            masks=followed.masks,
+            dead=followed.dead,
+            base=sides.base_theirs.live,
+            has_rows=ours.fragment_count > 0,
+        )
+
+    def mixed(self, change: MergeChange) -> list[Fragment]:
+        """New fragments whose rows could keep their ids only because some of the rows are deleted."""
+        return [
+            fragment
+            for fragment in change.added
+            if fragment.deletion is not None and fragment.id not in self.masks and self._kept(fragment) is None
+        ]
+
+    def check_row_ids(self, change: MergeChange, steps: Steps) -> None:
+        """Raise NotCommittable for rows that cannot keep their stable ids. ``steps``: those of theirs."""
+        moved = [fragment for fragment in change.added if self._kept_rows(fragment)]
+        if moved and not self.has_rows:
+            raise NotCommittable(
+                "Rows with stable ids would return to an empty branch; pylance cannot commit that.",
+                hint=hints.of("Restore a version that has the rows: ", hints.RESTORE_VERSION, "."),
+            )
+        if moved and (change.columns or change.columns_of_theirs):
+            raise NotCommittable(
+                "Columns were changed and rows updated since the base; with stable row ids pylance cannot commit both "
+                "at once.",
+                hint=in_steps(self.theirs.pin, steps),
+            )
+
+    def added(self, fragment: Fragment, metadata: Json) -> Json:
+        """A new fragment, from pylance's JSON of the one in theirs. Raises NotCommittable for mixed row ids."""
+        result = {**copy.deepcopy(metadata), "id": self.placed.ids[fragment.id]}
+        result["files"] = [self._file(file) for file in result["files"]]
+        result.update(dict.fromkeys(_LINEAGE))
+        kept = self._kept_rows(fragment)
+        if kept:
+            result["row_id_meta"] = {"Inline": list(write_row_ids(kept))}
+        if fragment.id in self.masks:
+            result["deletion_file"] = None  # a new one is written
+        else:
+            result["deletion_file"] = self._deletion(fragment, result["deletion_file"], self.placed.ids[fragment.id])
+        return result
+
+    def replaced(self, replacement: Replacement, ours: Json, theirs: Json) -> Json:
+        """A fragment of ours with the columns and deleted rows of theirs."""
+        result = copy.deepcopy(ours)
+        if replacement.files:
+            result["files"] = self._files(replacement, result["files"], theirs["files"])
+        if replacement.deletion and not replacement.both_deleted:
+            result["deletion_file"] = self._deletion(replacement.theirs, theirs["deletion_file"], replacement.ours.id)
+        return result
+
+    def _files(self, replacement: Replacement, ours: list[Json], theirs: list[Json]) -> list[Json]:
+        """The files of both sides. A file has the columns in its ``fields``; older files mark them as replaced."""
+        here = {file["path"]: file for file in ours}
+        before = {file.path: file.fields for file in replacement.base.files}
+        placed = [self._file(file) for file in theirs]
+        if {path: tuple(file["fields"]) for path, file in here.items()} == before:
+            return [
+                {**here[file["path"]], "fields": file["fields"]} if file["path"] in here else file for file in placed
+            ]
+        new = [file for file in placed if file["path"] not in here]
+        back = {
+            after["path"]: self._back(before[file["path"]], file["fields"], after["fields"])
+            for file, after in zip(theirs, placed, strict=True)
+            if file["path"] in before
+        }
+        written = {field for file in new for field in file["fields"]}
+        written |= {field for found in back.values() for field in found.values()}
+        return [_with_fields(file, back.get(file["path"], {}), written) for file in ours] + new
+
+    def _back(self, before: Sequence[int], theirs: Sequence[int], placed: Sequence[int]) -> dict[int, int]:
+        """Columns that theirs has restored in a file of the base: their ids in ours, by position in the file."""
+        live = self.theirs.live
+        return {
+            at: placed[at]
+            for at, (old, new) in enumerate(zip(before, theirs, strict=True))
+            if new in live and not self.base.issuperset((old, new))
+        }
+
+    def _file(self, file: Json) -> Json:
+        root = self.theirs.bases[file["base_id"]]
+        key = root, file["path"]
+        return {
+            **file,
+            "path": self.placed.names.get(key, file["path"]),
+            "base_id": self.placed.present.get(key, self.placed.bases[root]),
+            "fields": [self.fields.get(field, field) for field in file["fields"]],
+        }
+
+    def _deletion(self, fragment: Fragment, deletion: Json | None, new_id: int) -> Json | None:
+        if deletion is None or fragment.deletion is None:
+            return None
+        base = self.placed.bases[self.theirs.root_of(fragment.deletion)] if new_id == fragment.id else None
+        return {**deletion, "base_id": base}
+
+    def _kept_rows(self, fragment: Fragment) -> list[int]:
+        kept = self._kept(fragment)
+        if kept is None:
+            raise NotCommittable(
+                f"Fragment {fragment.id} of {self.theirs.pin} mixes rows from before the base with new ones, so its "
+                "rows cannot keep their stable ids.",
+                hint="Merge a version from before the branch was compacted.",
+            )
+        return kept
+
+    def _kept(self, fragment: Fragment) -> list[int] | None:
+        """The ids that the fragment keeps; None if old and new rows are mixed."""
+        if self.row_ids is None or not fragment.row_ids:
+            return []
+        dead = frozenset(self.masks.get(fragment.id) or self.dead.get(fragment.id) or ())
+        ids = read_row_ids(fragment.row_ids)
+        kept = kept_row_ids(ids, self.row_ids.known, dead)
+        # Between new rows, old ones whose place in ours is unknown get new ids, like them.
+        return kept_row_ids(ids, replace(self.row_ids, forked_below=0).known, dead) if kept is None else kept
+
+
+_OF_COLUMNS = frozenset({"Merge", "Project"})
+_OF_ROWS = frozenset({"Append", "Update", "Delete", "Rewrite"})
+
+
+def in_steps(pin: PinnedVersion, steps: Steps) -> str:
+    """How to merge versions that change rows and columns in turns, so that no step changes both."""
+    name = pin.branch or MAIN
+    kinds = [
+        (each.version, each.operation in _OF_COLUMNS) for each in steps.all if each.operation in _OF_COLUMNS | _OF_ROWS
+    ]
+    turns = [version for (version, kind), (_, following) in pairwise(kinds) if kind != following]
+    if not turns or not steps.complete or any(each.branch != pin.branch for each in steps.all):
+        return f"Merge the versions of '{name}' one by one: {name}@VERSION, from the oldest on, and '{name}' at last."
+    several = ", then ".join(f"{name}@{version}" for version in turns)
+    return f"Merge in steps, of which none changes both: first {several}, then '{name}'."
+
+
+def _with_fields(file: Json, back: Mapping[int, int], written: Collection[int]) -> Json:
+    """A file of ours with the columns that return to it, and without those that moved elsewhere."""
+    kept = [REPLACED if field in written else field for field in file["fields"]]
+    return {**file, "fields": [back.get(at, field) for at, field in enumerate(kept)]}
+
+
+def row_ids(sides: Sides, change: MergeChange) -> RowIds:
+    """How ours identifies the rows that theirs moved out of fragments."""
+    if not sides.keeps_ids:
+        return RowIds()
+    pairs = [(each.theirs, each.ours) for each in change.replaced if each.deletion]
+    if sides.numbering is None:
+        pairs += change.removed
+        same_below = sides.base_theirs.contents.next_row_id
+    else:
+        gone = by_file(fragment for fragment, _ in change.removed)
+        ours_of = {theirs.id: ours for theirs, ours in change.removed}
+        for numbered in sides.numbering.contents.fragments() if gone else ():
+            base = counterpart(numbered, gone)
+            if base is not None:
+                pairs.append((numbered, ours_of[base.id]))
+        same_below = 0
+    renamed: dict[int, int] = dict(change.followed.row_ids)
+    if sides.their_same_below:
+        # What took the base in left out fragments without a row that is still there: their rows are known by the base.
+        for base, ours in (*change.removed, *((each.base, each.ours) for each in change.replaced)):
+            inherited = matched_row_ids(base.row_ids, ours.row_ids)
+            renamed.update({row: own for row, own in inherited.items() if row < sides.their_same_below})
+    for theirs, ours in pairs:
+        if not same_below or theirs.row_ids != ours.row_ids:
+            renamed.update(matched_row_ids(theirs.row_ids, ours.row_ids))
+    return RowIds(renamed, same_below, sides.same_below)
