@@ -4,6 +4,7 @@ import gc
 import os
 import time
 import weakref
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
 import lance
@@ -359,6 +360,25 @@ def test_a_session_registers_for_those_made_from_it_and_not_the_other_way(sessio
     unregister(child)
     assert not capabilities(child).native
     assert capabilities(session).native
+
+
+@pytest.mark.when(day=0)
+def test_tasks_of_a_session_with_isolated_artifacts_have_the_classes(session, tmp_path):
+    isolated = session.newSession()
+    for number, made in enumerate((lambda found: found, lambda found: found.newSession(), clone_of)):
+        with zipfile.ZipFile(tmp_path / f"{number}.jar", "w") as jar:
+            jar.writestr("anything", "of the user")
+        child = made(isolated)
+        child.conf.set("spark.sql.artifact.isolation.enabled", "true")
+        child.addArtifact(str(tmp_path / f"{number}.jar"))
+        register(child, catalog=f"lake{number}", root=str(tmp_path / "lake"))
+        child.sql(f"CREATE NAMESPACE IF NOT EXISTS lake{number}.ns")
+        child.sql(f"CREATE OR REPLACE TABLE lake{number}.ns.t AS SELECT id, id % 3 AS k FROM range(30)")
+        child.addArtifact(str(tmp_path / f"{number}.jar"))
+        child.sql(f"INSERT INTO lake{number}.ns.t SELECT id, 7 FROM range(2)")
+        found = child.sql(f"SELECT k, count(*) AS n FROM lake{number}.ns.t WHERE id > 0 GROUP BY k ORDER BY k")
+        assert [tuple(row) for row in found.collect()] == [(0, 9), (1, 10), (2, 10), (7, 1)]
+        assert capabilities(child).no_batches is None
 
 
 def test_unregister_takes_back_what_was_inherited(session):

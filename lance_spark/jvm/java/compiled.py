@@ -29,6 +29,7 @@ _MORE = ("Feed", "Grouped", "Writes")
 """Use more of Spark than the other sources do: a Spark that lacks it only loses columnar writes, SQL's CHANGES, or
 joins without a shuffle."""
 _lock = threading.Lock()
+_files: dict[str, str] = {}
 
 
 @cache
@@ -45,8 +46,7 @@ def maker(bridge: Bridge) -> Any:
     try:
         with _lock:  # of two sessions that start at the same time, the second one finds the first one's classes
             jar = f"{_PACKAGE}-{_digest()}.jar"
-            known = bridge.gateway in attached or jar in bridge.session.sparkContext().listJars().mkString(" ")
-            if not known:
+            if bridge.gateway not in attached:
                 _add(bridge, jar)
             loader = _loader(bridge)
             for name in sources():
@@ -107,17 +107,28 @@ def compiled(bridge: Bridge) -> dict[str, bytes]:
 
 
 def _add(bridge: Bridge, name: str) -> None:
-    """Add the classes to the session's class loader, and to every executor, including later ones.
+    """Add the classes to the JVM's class loader, and to every executor, including later ones.
 
-    The file stays as long as this process, because executors fetch it from here.
+    Tasks of a session with isolated artifacts have those of that session only.
     """
-    directory = tempfile.mkdtemp(prefix="lance-spark-")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    path = os.path.join(directory, name)
-    with zipfile.ZipFile(path, "w") as jar:
-        for each, code in compiled(bridge).items():
-            jar.writestr(each.replace(".", "/") + ".class", code)
-    bridge.session.sessionState().resourceLoader().addJar(path)
+    if name not in bridge.session.sparkContext().listJars().mkString(" "):
+        bridge.session.sessionState().resourceLoader().addJar(_file(bridge, name))
+    artifacts = bridge.session.artifactManager()
+    if artifacts.state() is not None and name not in artifacts.getAddedJars().mkString(" "):
+        bridge.session.addArtifact(_file(bridge, name))
+
+
+def _file(bridge: Bridge, name: str) -> str:
+    """The path of the jar. It stays as long as this process, because executors fetch it from here."""
+    if name not in _files:
+        directory = tempfile.mkdtemp(prefix="lance-spark-")
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        path = os.path.join(directory, name)
+        with zipfile.ZipFile(path, "w") as jar:
+            for each, code in compiled(bridge).items():
+                jar.writestr(each.replace(".", "/") + ".class", code)
+        _files[name] = path
+    return _files[name]
 
 
 @cache
