@@ -11,7 +11,7 @@ errors. Everything else behaves as before. Unregistering the last session remove
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,14 @@ from lance_spark.native.statements import data_frame
 from lance_spark.native.writes import shape_of
 from lance_spark.session.listing import tables_of_root
 from lance_spark.session.patches import Patches
-from lance_spark.sql.statement_rules import analyzed_namespace, may_be_refused, may_change_rows, opened, refused_view
+from lance_spark.sql.statement_rules import (
+    analyzed_namespace,
+    may_be_refused,
+    may_change_rows,
+    opened,
+    refused_view,
+    view_to_create,
+)
 from lance_spark.tables.read import is_newest, pin_read
 from lance_spark.tables.write import planned_with
 
@@ -350,14 +357,18 @@ _SESSION = "spark_catalog"
 
 
 def check_statement(room: Room, text: str) -> None:
-    """Raise Refused for a CREATE or REPLACE TABLE with a format that its catalog cannot have, and for ANALYZE TABLES.
+    """Raise Refused for a CREATE or REPLACE TABLE with a format that its catalog cannot have.
 
-    Spark reports a statement that cannot be parsed.
+    And for CREATE VIEW and ANALYZE TABLES, of which Spark makes internal errors. Spark reports a statement that cannot
+    be parsed.
     """
+    view = view_to_create(text)
+    if view is not None:
+        _check_view(room, view)
+        return
     namespace = analyzed_namespace(text)
     if namespace is not None:
         if _meant(room, f"{namespace}.t")[0] in room.catalogs:
-            # Spark fails with an internal error.
             raise Refused("There is nothing to analyze: each version of a Lance table has its statistics.")
         return
     bridge = room.bridge
@@ -395,6 +406,17 @@ def check_stream(room: Room, name: str, options: list[str]) -> None:
     """Raise InvalidOption for a stream of a table whose options name a version: Spark ends with an internal error."""
     if _meant(room, name)[0] in room.catalogs:
         refuse_travel(options)
+
+
+def _check_view(room: Room, view: Sequence[str]) -> None:
+    """Raise Refused if a view would be one of a catalog of Lance tables."""
+    catalog = catalog_of(room, [*view])
+    if catalog in room.catalogs:
+        raise Refused(
+            f"Catalog {catalog} does not support views: view '{'.'.join(view)}' was not created.",
+            hint=f"CREATE TABLE ... AS SELECT keeps the rows in {catalog}; CREATE TEMPORARY VIEW lasts as long as the "
+            f"session; a view of Spark's own catalog, such as {_SESSION}.default.{view[-1]}, can read these tables.",
+        )
 
 
 def _meant(room: Room, name: str) -> tuple[str, str]:

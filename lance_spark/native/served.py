@@ -30,7 +30,7 @@ from lance_spark.native.row_statements import RowStatement
 from lance_spark.native.rows import RowsScan
 from lance_spark.native.session import Room
 from lance_spark.native.statements import is_about
-from lance_spark.sql.statement_rules import may_change_rows, opened
+from lance_spark.sql.statement_rules import may_change_rows, opened, view_to_create
 
 _STATEMENT = "lance_spark_statement"
 _REFS = ("branch", "tag", PUBLISHED)
@@ -76,6 +76,9 @@ def understands(room: Room, text: str) -> bool:
     opening = opened(text)
     if opening is not None:
         return is_about(room, opening)
+    view = view_to_create(text)
+    if view is not None:
+        return catalog_of(room, [*view]) in room.catalogs  # and refuses it
     if not may_change_rows(text) or room.bridge.no_row_changes is not None:
         return False
     statement = RowStatement(room.bridge, text)

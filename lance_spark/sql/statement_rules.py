@@ -31,6 +31,7 @@ _VERBS = ("UPDATE", "DELETE", "MERGE")
 _ANY_VERB = re.compile(rf"\b({'|'.join(_VERBS)})\b", re.IGNORECASE)
 _FORMAT = re.compile(r"\bTABLE\b.*\bUSING\b", re.IGNORECASE | re.DOTALL)
 _ANALYZES = re.compile(r"ANALYZE\s+TABLES\s+(?:IN|FROM)\s+(\S+)\s", re.IGNORECASE)
+_VIEWS = re.compile(r"CREATE\s+(?:OR\s+REPLACE\s+)?VIEW\b", re.IGNORECASE)
 _OF_VIEWS = ("not support", "Unexpected table relation", "Cannot delete from table")
 _WORD = re.compile(r"[A-Za-z]+")
 _UNITS = {"MINUTE": "minutes", "HOUR": "hours", "DAY": "days"}
@@ -209,9 +210,26 @@ def analyzed_namespace(text: str) -> str | None:
     return None if found is None else found[1]
 
 
+def view_to_create(text: str) -> tuple[str, ...] | None:
+    """The parts of the name of a CREATE VIEW that is no temporary one; None for every other statement."""
+    rest = without_comments(text)
+    if _VIEWS.match(rest) is None:
+        return None
+    words = Words(rest, tokens(rest))
+    words.need("CREATE")
+    words.take("OR", "REPLACE")
+    words.need("VIEW")
+    words.take("IF", "NOT", "EXISTS")
+    try:
+        found = words.table()
+    except InvalidOption:  # a parameter that names it: Spark's own error is clear enough
+        return None
+    return None if found is None else found[0]
+
+
 def may_be_refused(text: str) -> bool:
     """Whether a statement has to be checked before Spark gets it."""
-    return may_make_tables(text) or analyzed_namespace(text) is not None
+    return may_make_tables(text) or analyzed_namespace(text) is not None or view_to_create(text) is not None
 
 
 def refused_view(view: str, problem: object) -> Refused | None:

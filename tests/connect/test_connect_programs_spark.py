@@ -118,6 +118,7 @@ REFUSED = {
     "SHOW NAMESPACES IN wrong": "There is no setting spark.sql.catalog.wrong.rood",
     "UPDATE lake.ns.t SET nope = 0": "UNRESOLVED_COLUMN",
     "UPDATE lake.ns.`t@v9` SET k = 0": "lance_spark.errors.NotFound",
+    "CREATE OR REPLACE VIEW lake.ns.v AS SELECT 1": "Refused: Catalog lake does not support views",
     "UPDATE spark_catalog.default.t SET k = 0": "TABLE_OR_VIEW_NOT_FOUND",
     "BEGIN UPDATE lake.ns.t SET k = 0 WHERE id = 1; END": "set spark.sql.extensions to lance_spark.Extensions",
 }

@@ -163,3 +163,23 @@ def test_what_cannot_be_read_is_refused_with_the_form(text, where):
         rules.parse(rules.opened(text))
     assert where in refusal.value.message
     assert refusal.value.hint.startswith("Its form is: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("CREATE VIEW lake.ns.v AS SELECT 1", ("lake", "ns", "v")),
+        ("/* a */ create or\nreplace view `v.1` (a COMMENT 'x') AS SELECT 1", ("v.1",)),
+        ("CREATE VIEW IF NOT EXISTS ns.v AS SELECT 1", ("ns", "v")),
+        ("CREATE VIEW IDENTIFIER('lake.ns.v') AS SELECT 1", ("lake", "ns", "v")),
+        ("CREATE VIEW IDENTIFIER(:name) AS SELECT 1", None),
+        ("CREATE VIEW", None),
+        ("CREATE TEMPORARY VIEW v AS SELECT 1", None),
+        ("CREATE OR REPLACE GLOBAL TEMP VIEW v AS SELECT 1", None),
+        ("CREATE MATERIALIZED VIEW v AS SELECT 1", None),
+        ("CREATE TABLE view AS SELECT 1", None),
+        ("SELECT 'CREATE VIEW v'", None),
+    ],
+)
+def test_the_view_that_a_statement_would_make(text, named):
+    assert rules.view_to_create(text) == named

@@ -36,7 +36,8 @@ public class Extensions extends AbstractFunction1 {
 
   public static class Parser implements InvocationHandler {
     private static final Pattern OPENS = Pattern.compile(
-        "^(?:\\s|--[^\\n]*\\n|/\\*.*?\\*/)*(?:UPDATE|DELETE|MERGE|WITH|DESC|DESCRIBE|OPTIMIZE|VACUUM|RESTORE|ALTER)\\b",
+        "^(?:\\s|--[^\\n]*\\n|/\\*.*?\\*/)*(?:UPDATE|DELETE|MERGE|WITH|DESC|DESCRIBE|OPTIMIZE|VACUUM|RESTORE|ALTER"
+            + "|CREATE\\s+(?:OR\\s+REPLACE\\s+)?VIEW)\\b",
         Pattern.CASE_INSENSITIVE | Pattern.DOTALL);
     private static final String PREFIX = "spark.sql.catalog.";
     private final SparkSession session;
