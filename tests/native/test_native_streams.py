@@ -5,7 +5,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from support.local_datasets import numbers
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.spark, pytest.mark.on_connect]
 
 
 def ids(uri, branch=None):

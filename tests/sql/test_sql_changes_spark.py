@@ -14,6 +14,7 @@ from lance_spark import errors
 
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.on_connect,
     pytest.mark.when(spark="newest"),
     pytest.mark.skipif(not hasattr(DataFrameReader, "changes"), reason="this Spark has no CHANGES FROM"),
 ]
@@ -116,6 +117,7 @@ def test_queries_use_it_as_any_table(spark, changed):
 
 
 @night
+@pytest.mark.on_connect(False)  # whose frames are queries, analyzed by each action
 def test_a_plan_runs_no_job_and_a_frame_keeps_its_end(spark, changed):
     frame = spark.sql("SELECT * FROM lake.ns1.flights CHANGES FROM VERSION 3")
     tracker = spark.sparkContext.statusTracker()

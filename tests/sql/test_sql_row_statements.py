@@ -120,7 +120,6 @@ def test_what_is_missing_is_looked_for_when_a_session_is_registered(spark, monke
 
 
 SPARKS_OWN = {
-    "UPDATE src SET v = 1": None,
     "UPDATE lake.ns1.nothing SET v = 1": "TABLE_OR_VIEW_NOT_FOUND",
     "UPDATE lake.ns1.t SET nothing = 1": "UNRESOLVED_COLUMN.WITH_SUGGESTION",
     "UPDATE lake.ns1.t SET v = 'x' WHERE id = array(1)": None,

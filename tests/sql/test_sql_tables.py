@@ -6,7 +6,7 @@ from pyspark.errors import AnalysisException
 
 from lance_spark import errors
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.on_connect]
 
 
 def ask(spark, text):

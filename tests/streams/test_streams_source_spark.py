@@ -3,7 +3,9 @@
 What each commit gives, where a stream begins and what it refuses: tests/streams/test_streams_source.py, without Spark.
 """
 
+import pickle
 from collections import Counter
+from uuid import uuid4
 
 import lance
 import pyarrow as pa
@@ -15,7 +17,7 @@ from lance_spark import LanceCatalog, register
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.streams.spark import ADMISSION_CONTROL
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.15)]
+pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(oldest=0.15)]
 
 
 def table(first, end):
@@ -23,12 +25,13 @@ def table(first, end):
 
 
 def batches(stream, checkpoint):
-    """The rows of the batches of one run that ends where nothing is new."""
-    found = []
+    """The rows of the batches of one run that ends where nothing is new. On Connect another process has them."""
+    kept = checkpoint.with_name(f"{checkpoint.name}-{uuid4()}")
+    kept.mkdir()
     writer = stream.writeStream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-    query = writer.foreachBatch(lambda rows, _: found.append(rows.collect())).start()
+    query = writer.foreachBatch(lambda rows, n: (kept / f"{n:09}").write_bytes(pickle.dumps(rows.collect()))).start()
     query.awaitTermination()
-    return found
+    return [pickle.loads(each.read_bytes()) for each in sorted(kept.iterdir())]
 
 
 @pytest.mark.when(oldest=1.0)
