@@ -23,7 +23,10 @@ LONGEST = 20_000
 """Characters that unfolding shows: a page with fifty rows must stay a page."""
 LARGEST_IMAGE = 256 * 1024
 """Bytes of an image that a page has in it."""
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
+)
+"""Without the joiners: Persian and many pictures of emoji need them."""
 _FEW = 8
 """Numbers in a list that is shown as a list; a longer one of floats is a vector."""
 _POINTS = 64

@@ -63,7 +63,7 @@ from lance_spark.storage.resolving import resolve_expression
 from lance_spark.storage.small_files import read_report as read_text
 from lance_spark.storage.versions import read_contents
 from lance_spark.survey.survey import recorded_clones
-from lance_spark.ui import health_rules, page_rules, row_rules
+from lance_spark.ui import health_rules, page_rules, row_history, row_rules
 from lance_spark.ui.health_rules import StoredReport
 from lance_spark.ui.page_rules import PAGE
 
@@ -325,6 +325,8 @@ def form_again(location: DatasetLocation, form: str, typed: Mapping[str, str]) -
     branches = [branch for branch in sorted(refs.branches) if not is_service_branch(branch, refs.tags)]
     tags = [tag for tag in sorted(refs.tags) if not is_service_tag(tag, refs.tags)]
     askable, column = row_rules.askable(schema), typed.get("column", "")
+    if form == "row" and column not in askable:
+        askable += tuple(row_history.columns_of_branches(location))
     key = key_columns(read_contents(location, pin).fields)
     asked = column if column in askable else row_rules.first_choice(schema, key)
     return Again(form, dict(typed), askable, asked, (MAIN, *branches), tuple(tags))

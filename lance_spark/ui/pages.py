@@ -14,6 +14,7 @@ from lance_spark.core.texts import masked
 from lance_spark.errors import NotInstalled
 from lance_spark.lake.report import LakeDiff
 from lance_spark.ui import looking, page_rules
+from lance_spark.ui.cell_rules import visible
 from lance_spark.ui.page_rules import Problem
 
 HERE = Path(__file__).parent
@@ -41,9 +42,20 @@ def _environment() -> Any:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_spelled_out,
     )
     made.filters["masked"] = masked
+    made.filters["exact"] = _Exact
     return made
+
+
+class _Exact(str):
+    """A text that a form sends back or a button copies: spelled out, it would name something else."""
+
+
+def _spelled_out(value: Any) -> Any:
+    """Any other text that a template writes: a name, too, may have characters that turn the order of others round."""
+    return visible(value) if type(value) is str else value
 
 
 def render(template: str, values: Mapping[str, Any]) -> str:

@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+import pyarrow as pa
+
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_names import branch_or_none, is_service_branch, missing
 from lance_spark.core.refs import MAIN, PinnedVersion, RefTable
@@ -36,18 +38,19 @@ def find_row(location: DatasetLocation, column: str, text: str, only: Sequence[s
     Raises InvalidOption for a column or a value that cannot be asked for, NotFound, StorageFailure.
     """
     main = pin_latest(location, None)
-    schema = schema_of(location, main)
-    condition = row_rules.condition(schema, column, text)
-    key = row_rules.telling(schema, key_columns(read_contents(location, main).fields))
     refs = read_refs(location)
     names = [name for name in sorted(refs.branches) if not is_service_branch(name, refs.tags) or name in only]
     for name in only:
         if name != MAIN and name not in refs.branches:
             raise missing("branch", name, [MAIN, *names])
     chosen = [name for name in names if not only or name in only][:_BRANCHES]
-    search = _Search(location, column, condition, column == key)
+    schema = schema_of(location, main)
     tips: list[tuple[str, PinnedVersion | LanceSparkError]] = [(MAIN, main)]
     tips += each(location, lambda name: (name, _tip(location, refs, name)), chosen)
+    schemas = [schema, *(found for found in _schemas(location, [tip for _, tip in tips[1:]]) if found is not None)]
+    row_rules.check_asked(schemas, column, text)
+    key = row_rules.telling(schema, key_columns(read_contents(location, main).fields))
+    search = _Search(location, column, text, column == key)
     candidates = () if not key or column == key else search.values_of(key, [tip for _, tip in tips])
     if len(candidates) == 1:
         # By another column, a change of its value looks like the end of one row and the beginning of another.
@@ -56,10 +59,38 @@ def find_row(location: DatasetLocation, column: str, text: str, only: Sequence[s
     found = [_on_branch(search, refs, name, tip) for name, tip in tips]
     found.sort(key=lambda one: (not one.own or one.branch == MAIN, one.branch != MAIN, not one.differs, one.branch))
     more = len(names) - len(chosen) if not only else 0
-    cells, asked = tuple(search.with_cells(found)), row_rules.askable(schema)
+    cells, asked = tuple(search.with_cells(found)), row_rules.askable_in(schemas)
     shown = search.names(found)
     choice = RowPage(column, text, shown, cells, asked, more, search.more, candidates=candidates)
     return replace(choice, key=key) if candidates else choice
+
+
+def _schemas(location: DatasetLocation, tips: Sequence[PinnedVersion | LanceSparkError]) -> list[pa.Schema | None]:
+    """The schemas of these versions; None for one that cannot be read."""
+
+    def look(tip: PinnedVersion | LanceSparkError) -> pa.Schema | None:
+        with suppress(CorruptData, NotFound):
+            return None if isinstance(tip, LanceSparkError) else schema_of(location, tip)
+        return None
+
+    return list(each(location, look, tips))
+
+
+def columns_of_branches(location: DatasetLocation) -> dict[str, tuple[str, ...]]:
+    """The columns that only branches have and a row can be looked up by, each with its branches.
+
+    Raises NotFound, CorruptData, StorageFailure. A branch that cannot be read has none.
+    """
+    refs = read_refs(location)
+    names = [name for name in sorted(refs.branches) if not is_service_branch(name, refs.tags)][:_BRANCHES]
+    tips = list(each(location, lambda name: _tip(location, refs, name), names))
+    known = set(schema_of(location, pin_latest(location, None)).names)
+    found: dict[str, tuple[str, ...]] = {}
+    for name, schema in zip(names, _schemas(location, tips), strict=True):
+        for column in () if schema is None else row_rules.askable(schema):
+            if column not in known:
+                found[column] = (*found.get(column, ()), name)
+    return found
 
 
 def _tip(location: DatasetLocation, refs: RefTable, name: str) -> PinnedVersion | LanceSparkError:
@@ -99,7 +130,7 @@ class _Search:
 
     location: DatasetLocation
     column: str
-    condition: str
+    text: str
     is_key: bool = True
     main: Rows = ()
     """The rows of main."""
@@ -113,9 +144,15 @@ class _Search:
         return self._read[pin]
 
     def _rows(self, pin: PinnedVersion) -> Rows:
-        if self.column not in schema_of(self.location, pin).names:
+        schema = schema_of(self.location, pin)
+        if self.column not in schema.names:
             return ()
-        rows: list[Row] = head(self.location, pin, row_rules.MOST_ROWS + 1, None, self.condition).to_pylist()
+        try:
+            # Each version has its own type: a branch may have changed that of the column, or given its name to another.
+            condition = row_rules.condition(schema, self.column, self.text)
+        except InvalidOption:
+            return ()
+        rows: list[Row] = head(self.location, pin, row_rules.MOST_ROWS + 1, None, condition).to_pylist()
         self.more = self.more or len(rows) > row_rules.MOST_ROWS
         return tuple(rows[: row_rules.MOST_ROWS])
 
@@ -146,15 +183,18 @@ class _Search:
 
     def changes(self, tip: PinnedVersion, most: int) -> Iterator[tuple[LogEntry, Rows, Rows]]:
         """The versions that changed the row, newest first, with the rows before and after."""
-        entries = log(self.location, tip.branch, tip, most, stat=True)
-        complete = len(entries) < most
-        entries = tuple(entry for entry in entries if row_rules.may_change_rows(entry))
+        every = log(self.location, tip.branch, tip, most, stat=True)
+        complete = len(every) < most
+        entries = [entry for entry in every if row_rules.may_change_rows(entry)]
+        # Before the oldest of these, the rows are those of any version between it and the next: it need not be one of
+        # them. Otherwise a change beneath which nothing but settings changed for long would be missed.
+        beneath = every[every.index(entries[-1]) + 1 :][:1] if entries else ()
         for start in range(0, len(entries), THREADS):
             # One more than is compared: the version before the last one of the block.
-            block = entries[start : start + THREADS + 1]
+            block = [*entries, *beneath][start : start + THREADS + 1]
             if not self.location.is_local:
                 each(self.location, self.at, [entry.pin for entry in block])
-            for entry, older in zip(block[:THREADS], [*block[1:], None], strict=False):
+            for entry, older in zip(entries[start : start + THREADS], [*block[1:], None], strict=False):
                 if older is None and (not complete or entry.parents):
                     return  # older versions were not looked at, or are gone
                 before = () if older is None else self.at(older.pin)
@@ -210,7 +250,8 @@ def tell_row(location: DatasetLocation, ref: str, column: str, text: str, most: 
     tip = resolve_expression(location, ref, None)
     schema = schema_of(location, tip)
     key = row_rules.telling(schema, key_columns(read_contents(location, tip).fields))
-    search = _Search(location, column, row_rules.condition(schema, column, text), column == key)
+    row_rules.check_asked([schema], column, text)
+    search = _Search(location, column, text, column == key)
     told = list(islice(search.changes(tip, _VERSIONS), most))
     names = row_rules.column_order([row for _, before, after in told for row in (*before, *after)], column)
     changes = []

@@ -34,6 +34,30 @@ def askable(schema: pa.Schema) -> tuple[str, ...]:
     return tuple(field.name for field in schema if "`" not in field.name and _is_simple(field.type))
 
 
+def askable_in(schemas: Iterable[pa.Schema]) -> tuple[str, ...]:
+    """The columns of any of these by which a row can be asked for, those of the first one first."""
+    return tuple(dict.fromkeys(name for schema in schemas for name in askable(schema)))
+
+
+def check_asked(schemas: Sequence[pa.Schema], column: str, text: str) -> None:
+    """Raise InvalidOption unless one of these has the column, and the text is a value of it there."""
+    refused: InvalidOption | None = None
+    for schema in [schema for schema in schemas if column in askable(schema)]:
+        try:
+            condition(schema, column, text)
+            return
+        except InvalidOption as problem:
+            refused = refused or problem
+    raise refused or _not_askable(askable_in(schemas), column)
+
+
+def _not_askable(names: Sequence[str], column: str) -> InvalidOption:
+    return InvalidOption(
+        f"A row cannot be looked up by column '{column}'.",
+        hint=f"Choose one of {', '.join(names[:20])}." if names else "The table has no column of a simple type.",
+    )
+
+
 def first_choice(schema: pa.Schema, key: Sequence[str]) -> str:
     """The column that the form begins with: the table's key, one that is called so, or the first one; "" for none."""
     names = askable(schema)
@@ -57,10 +81,7 @@ def condition(schema: pa.Schema, column: str, text: str) -> str:
     """The predicate ``column = text`` in pylance's words. Raises InvalidOption for another column or type."""
     names = askable(schema)
     if column not in names:
-        raise InvalidOption(
-            f"A row cannot be looked up by column '{column}'.",
-            hint=f"Choose one of {', '.join(names[:20])}." if names else "The table has no column of a simple type.",
-        )
+        raise _not_askable(names, column)
     kind = schema.field(column).type
     kind = kind.value_type if pt.is_dictionary(kind) else kind
     try:
@@ -68,7 +89,7 @@ def condition(schema: pa.Schema, column: str, text: str) -> str:
     except (ValueError, ArithmeticError, InvalidOperation):
         said = None
     if not isinstance(said, str):
-        raise InvalidOption(f"'{text}' is not a value of column '{column}', which is {kind}.")
+        raise InvalidOption(f"'{text[:200]}' is not a value of column '{column}', which is {kind}.")
     return f"`{column}` = {said}"
 
 

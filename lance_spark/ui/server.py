@@ -6,8 +6,9 @@ import hmac
 import logging
 import secrets
 import threading
+import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TookTooLong
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,10 +31,17 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
-_THREADS = 8
+_THREADS = 32
+"""Parts of a page wait for the store side by side: pages that were left must not keep the next one waiting."""
 _LONGEST_FORM = 64 * 1024
 PATIENCE = 120.0
 """Seconds that a page waits for a store."""
+_SOON = 3.0
+"""Seconds after which a whole page that has no answer yet is sent as one that says so, and asks for the rest."""
+_KEPT = 32
+"""Looks that whole pages left behind, which the requests of their parts take up."""
+_LONGEST, _LONGEST_VALUE = 2_000, 12_000
+"""Characters of a name in an address, and of a value that is looked up or a list of branches."""
 _FORMS = {"row": "row", "story": "row", "diff": "diff", "diff-rows": "diff", "merge": "merge"}
 """By page, the form that leads to it."""
 POLICY = "; ".join(
@@ -96,24 +104,49 @@ class _Guard:
         return None
 
 
+class _StillWaiting(Exception):
+    """A whole page has no answer yet; the look goes on."""
+
+
 class _Waiting:
     """Runs looks for at most some seconds each: a store that does not answer must not leave a page without words."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
         self._pool = ThreadPoolExecutor(_THREADS * 2, "lance-page")
+        self._lock = threading.Lock()
+        self._left: dict[str, tuple[float, Future[Any]]] = {}
 
-    def of(self, look: Callable[[], _T]) -> _T:
-        """The answer. Raises StorageFailure if it takes too long; what was begun goes on, and is forgotten."""
-        asked = self._pool.submit(look)
+    def of(self, look: Callable[[], _T], address: str = "", whole: bool = False) -> _T:
+        """The answer. Raises StorageFailure if it takes too long; what was begun goes on, and is forgotten.
+
+        For a ``whole`` page, raises _StillWaiting long before: the browser shows nothing of a page that is not there
+        yet. The next request of the same ``address`` takes up what was begun.
+        """
+        asked: Future[_T] = self._taken_up(address) or self._pool.submit(look)
         try:
-            return asked.result(self._patience)
+            return asked.result(min(_SOON, self._patience) if whole else self._patience)
         except TookTooLong:
+            if whole and self._patience > _SOON:
+                self._leave(address, asked)
+                raise _StillWaiting from None
             asked.cancel()
             raise StorageFailure(
                 f"The store has not answered this within {self._patience:.0f} seconds.",
                 hint="Load it again, or ask for less: a smaller part, fewer versions.",
             ) from None
+
+    def _leave(self, address: str, asked: Future[Any]) -> None:
+        with self._lock:
+            self._left[address] = (time.monotonic(), asked)
+            while len(self._left) > _KEPT:
+                self._left.pop(next(iter(self._left)))[1].cancel()
+
+    def _taken_up(self, address: str) -> Future[Any] | None:
+        with self._lock:
+            since, asked = self._left.pop(address, (0.0, None))
+        # An answer that nobody came for is of another time: whoever loads the page again wants what is there now.
+        return asked if asked is not None and time.monotonic() - since <= self._patience else None
 
 
 def make_app(serving: Serving, port: int) -> Flask:
@@ -130,13 +163,17 @@ def make_app(serving: Serving, port: int) -> Flask:
 
     @app.before_request
     def check() -> tuple[str, int] | None:
-        refused = guard.refusal(request)
+        refused = guard.refusal(request) or _too_long(request.args) or _too_long(request.form)
         return None if refused is None else (pages.problem_page(refused), refused.status)
 
     @app.after_request
     def add_headers(response: Response) -> Response:
         response.headers.update(_HEADERS)
         return response
+
+    @app.errorhandler(_StillWaiting)
+    def waited(_: _StillWaiting) -> tuple[str, int]:
+        return views.still_waiting(), 202
 
     @app.errorhandler(LanceSparkError)
     def told(problem: LanceSparkError) -> tuple[str, int]:
@@ -156,6 +193,16 @@ def make_app(serving: Serving, port: int) -> Flask:
     for page, methods, view in views.all():
         app.add_url_rule(f"{prefix}/{page}", page or "first", view, methods=methods)
     return app
+
+
+def _too_long(given: Mapping[str, str]) -> Problem | None:
+    """Why an address with these parameters gets no answer: pages repeat what they were asked for."""
+    for name, value in given.items():
+        longest = _LONGEST_VALUE if name in ("value", "branches") else _LONGEST
+        if len(value) > longest:
+            said = f"'{name[:50]}' has {len(value):,} characters; at most {longest:,} can be asked for."
+            return Problem(said, "Nothing has so long a name. Begin at the first page.", 400)
+    return None
 
 
 class _Views:
@@ -185,6 +232,7 @@ class _Views:
             ("diff-rows", get, self.diff_rows),
             ("row", get, self.row),
             ("story", get, self.story),
+            ("columns", get, self.columns),
             ("merge", get, self.review),
             ("lake-diff", get, self.lake_diff),
             ("lake-merge", get, self.lake_review),
@@ -240,6 +288,14 @@ class _Views:
     def _page(self, template: str, **values: Any) -> str:
         return pages.render(template, self._values(**values))
 
+    def _look(self, look: Callable[[], _T]) -> _T:
+        """What this request asks the store for."""
+        return self._waiting.of(look, self._request.full_path, self._request.headers.get("X-Part") != "1")
+
+    def still_waiting(self) -> str:
+        """A page that says that the store has not answered, and asks again for the rest."""
+        return self._page("waiting.html", address=self._request.full_path, waited=round(_SOON))
+
     def problem(self, problem: Problem) -> tuple[str, int]:
         """A problem, as a page or as a part of one; after a mistake in a form, with the form to try again."""
         return self._page("problem.html", problem=problem, again=self._again(problem)), problem.status
@@ -257,7 +313,7 @@ class _Views:
     def _part_of(self, name: str, look: Callable[[DatasetLocation], page_rules.UpkeepPart]) -> Callable[[], str]:
         def view() -> str:
             place = self._place
-            part = self._waiting.of(lambda: look(place()))
+            part = self._look(lambda: look(place()))
             return self._page("part.html", part=part, title=name.capitalize())
 
         return view
@@ -269,53 +325,59 @@ class _Views:
 
     def lake(self) -> str:
         at = self._given("at")
-        page = self._waiting.of(lambda: looking.look_at_lake(self._subject, at))
+        page = self._look(lambda: looking.look_at_lake(self._subject, at))
         return self._page("lake.html", page=page, query=self._given("q"))
 
     def tables(self) -> str:
         at, query, start = self._given("at"), self._given("q"), self._number("start", 0, 10**9)
-        part = self._waiting.of(lambda: looking.look_at_tables(self._subject, at, query, start))
+        part = self._look(lambda: looking.look_at_tables(self._subject, at, query, start))
         return self._page("tables.html", part=part)
 
     def table(self) -> str:
         """A table; its parts come after it."""
         name, ref, at = self._name, self._given("ref"), self._given("at")
-        page = self._waiting.of(lambda: looking.look_at_table(self._subject, name, ref, at))
+        page = self._look(lambda: looking.look_at_table(self._subject, name, ref, at))
         return self._page("table.html", page=page)
 
     def graph(self) -> str:
         place, count = self._place, max(1, self._number("count", 200, 10_000))
-        page = self._waiting.of(lambda: looking.look_at_graph(place(), count))
+        page = self._look(lambda: looking.look_at_graph(place(), count))
         return self._page("graph.html", page=page)
 
     def version(self) -> str:
         place, ref = self._place, self._given("ref", MAIN)
-        page = self._waiting.of(lambda: looking.look_at_version(place(), ref))
+        page = self._look(lambda: looking.look_at_version(place(), ref))
         return self._page("version.html", page=page)
 
     def rows(self) -> str:
         place, ref, everything = self._place, self._given("ref", MAIN), self._given("all") == "1"
-        grid = self._waiting.of(lambda: looking.look_at_rows(place(), ref, everything))
+        grid = self._look(lambda: looking.look_at_rows(place(), ref, everything))
         return self._page("rows.html", grid=grid, ref=ref)
 
     def diff(self) -> str:
         place, a, b = self._place, self._given("a", MAIN), self._given("b")
         if not b:
             raise InvalidOption("Name two refs to compare.", hint="The page of a table has a form for it.")
-        page = self._waiting.of(lambda: looking.look_at_diff(place(), a, b))
+        page = self._look(lambda: looking.look_at_diff(place(), a, b))
         return self._page("diff.html", page=page, a=a, b=b)
 
     def diff_rows(self) -> str:
         place, a, b, on = self._place, self._given("a", MAIN), self._given("b", MAIN), self._given("on")
         start = self._number("start", 0, 10**9)
-        part = self._waiting.of(lambda: looking.look_at_diff_rows(place(), a, b, start, on))
+        part = self._look(lambda: looking.look_at_diff_rows(place(), a, b, start, on))
         return self._page("diff_rows.html", part=part, a=a, b=b, column=part.names[0] if part.names else "")
 
     def row(self) -> str:
         place, column, value = self._place, self._given("column"), self._given("value")
         only = tuple(name.strip() for name in self._given("branches").split(",") if name.strip())
-        page = self._waiting.of(lambda: row_history.find_row(place(), column, value, only))
+        page = self._look(lambda: row_history.find_row(place(), column, value, only))
         return self._page("row.html", page=page)
+
+    def columns(self) -> str:
+        """A form for the columns that only branches have."""
+        place = self._place
+        found = self._look(lambda: row_history.columns_of_branches(place()))
+        return self._page("columns.html", found=found)
 
     def story(self) -> str:
         """Every version of a branch that changed a row."""
@@ -329,27 +391,27 @@ class _Views:
         def look() -> row_history.RowStory:
             return row_history.tell_row(place(), ref, column, value)
 
-        return self._page("story.html", story=self._waiting.of(look), column=column, value=value)
+        return self._page("story.html", story=self._look(look), column=column, value=value)
 
     def upkeep(self) -> str:
         """Reports, what a cleanup would delete, what costs most."""
-        reports = self._waiting.of(self._subject.stored_reports)
+        reports = self._look(self._subject.stored_reports)
         return self._page("upkeep.html", reports=reports, known_place=looking.KNOWN_PLACE)
 
     def indexes(self) -> str:
         """The indexes of a version and what they cover."""
         place, ref = self._place, self._given("ref", MAIN)
-        part = self._waiting.of(lambda: looking.look_at_indexes(place(), ref))
+        part = self._look(lambda: looking.look_at_indexes(place(), ref))
         return self._page("part.html", part=part, title="Indexes")
 
     def cleanups(self) -> str:
         """What a cleanup of some tables of the lake would delete."""
         start, files, size = (self._number(name, 0, 10**18) for name in ("start", "files", "bytes"))
-        part = self._waiting.of(lambda: looking.look_at_cleanups(self._subject, start, (files, size)))
+        part = self._look(lambda: looking.look_at_cleanups(self._subject, start, (files, size)))
         return self._page("cleanups.html", part=part)
 
     def costs(self) -> str:
-        part = self._waiting.of(lambda: looking.look_at_costs(self._subject))
+        part = self._look(lambda: looking.look_at_costs(self._subject))
         return self._page("part.html", part=part, title="What costs most")
 
     # --- Reviews
@@ -357,7 +419,7 @@ class _Views:
     def review(self) -> str:
         place, asked = self._place, looking.AskedMerge.of(self._request.args)
         lake = None if self._subject.catalog is None else (self._subject.catalog.uri, self._name)
-        page = self._waiting.of(lambda: looking.review(place(), asked, lake))
+        page = self._look(lambda: looking.review(place(), asked, lake))
         return self._page("review.html", page=page, asked=asked)
 
     def merge(self) -> str:
@@ -371,13 +433,13 @@ class _Views:
 
     def lake_diff(self) -> str:
         branch = self._given("branch")
-        found = self._waiting.of(lambda: looking.look_at_lake_diff(self._subject, branch))
+        found = self._look(lambda: looking.look_at_lake_diff(self._subject, branch))
         return self._page("lake_diff.html", found=found)
 
     def lake_review(self) -> str:
         """The dry run of a merge of a branch of the lake."""
         branch, prefer = self._given("branch"), self._given("prefer")
-        review = self._waiting.of(lambda: looking.review_lake(self._subject, branch, prefer))
+        review = self._look(lambda: looking.review_lake(self._subject, branch, prefer))
         typed = page_rules.lake_commands(self._subject.lake.uri, branch, prefer)
         audited = self._serving.audit is not None
         return self._page(

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import threading
 from pathlib import Path
 
 import lance
@@ -115,6 +116,19 @@ def test_what_an_address_says_is_escaped_too(pages, value):
         assert "Traceback" not in text
 
 
+def test_names_that_turn_the_order_round_are_spelled_out_but_sent_back_as_they_are(tmp_path):
+    uri, odd = f"{tmp_path}/t.lance", "\u202eevil\u200b"
+    lance.write_dataset(pa.table({"id": [1], odd: ["x"]}), uri)
+    lance.dataset(uri).update_config({odd: odd})
+    client = opened(location=locate(uri))
+    table = text_of(client, "")
+    assert f'<option value="{odd}">\\u202eevil\\u200b</option>' in table
+    for page in ("rows", "version?ref=main", "graph", "indexes", f"row?column={odd}&value=x"):
+        text = text_of(client, page)
+        assert odd not in re.sub(f'value="{odd}"', "", text)
+    assert "\\u202eevil\\u200b" in text_of(client, "rows")
+
+
 def test_a_person_finds_which_branch_changed_a_row(pages):
     text = text_of(pages, f"row?{TABLE}column=id&value=7")
     words = " ".join("".join(Tags(text).words).split())
@@ -152,13 +166,17 @@ def test_a_row_that_is_asked_for_by_another_value_is_the_one_with_its_key(pages)
     ("asked", "form", "kept"),
     [
         ("row?{t}column=id&value=seven", "Which branch changed it?", 'value="seven"'),
-        ("row?{t}column=nope&value=7", "Which branch changed it?", "<option selected>id</option>"),
-        ("row?{t}column=price&value=cheap", "Which branch changed it?", "<option selected>price</option>"),
+        ("row?{t}column=nope&value=7", "Which branch changed it?", '<option value="id" selected>id</option>'),
+        (
+            "row?{t}column=price&value=cheap",
+            "Which branch changed it?",
+            '<option value="price" selected>price</option>',
+        ),
         ("row?{t}column=id&value=7&branches=nope", "Which branch changed it?", 'value="7"'),
         ("story?{t}column=id&value=seven", "Which branch changed it?", 'value="seven"'),
         ("diff?{t}a=main&b=exq", "Difference", 'name="b" value="exq"'),
         ("diff?{t}", "Difference", 'name="a" value="main"'),
-        ("merge?{t}source=exq&into=cheaper", "Review", "<option selected>cheaper</option>"),
+        ("merge?{t}source=exq&into=cheaper", "Review", '<option value="cheaper" selected>cheaper</option>'),
     ],
 )
 def test_a_mistake_in_a_form_gets_the_form_again(pages, asked, form, kept):
@@ -411,6 +429,41 @@ def test_a_store_that_does_not_answer_is_told_of(lake, monkeypatch):
     text = text_of(client, "", 504)
     assert "has not answered" in text
     assert "Load it again" in text
+
+
+def test_a_whole_page_that_waits_says_so_and_the_rest_takes_up_what_was_begun(lake, monkeypatch):
+    answered, begun = threading.Event(), []
+
+    def look(*_):
+        begun.append(1)
+        answered.wait(10)
+        return looking_at_lake(Subject(catalog=lake.catalog), "")
+
+    looking_at_lake = looking.look_at_lake
+    monkeypatch.setattr(server, "_SOON", 0.05)
+    monkeypatch.setattr(server.looking, "look_at_lake", look)
+    client = client_of(Serving(Subject(catalog=lake.catalog), token="token"))
+    first = text_of(client, "?q=%22%3E%3Cb%3E", 202)
+    assert "The store has not answered for" in first
+    assert 'data-load="/token/?q=%22%3E%3Cb%3E"' in first
+    assert Tags(first).scripts == ["/token/static/page.js"]
+    answered.set()
+    part = text_of(client, "?q=%22%3E%3Cb%3E", **{"X-Part": "1"})
+    assert "<html" not in part
+    assert "etl/nightly" in part
+    assert len(begun) == 1
+    assert "etl/nightly" in text_of(client, "")
+    assert len(begun) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("t", 2_000), ("q", 2_000), ("ref", 2_000), ("value", 12_000), ("branches", 12_000)]
+)
+def test_names_too_long_for_anything_are_not_echoed(pages, name, most):
+    text = pages.get("/token/tables", query_string={name: "x" * (most + 1)}).get_data(as_text=True)
+    assert f"{most + 1:,} characters" in text
+    assert "xxxx" not in text
+    assert pages.get("/token/tables", query_string={name: "x" * most}).status_code == 200
 
 
 def test_a_fault_of_ours_is_no_traceback(pages, monkeypatch):

@@ -14,28 +14,32 @@ async function load(place, address) {
   if (place.dataset.busy) return;
   place.dataset.busy = "1";
   const stop = new AbortController();
-  const began = Date.now();
+  const began = Date.now() - 1000 * (place.dataset.waited || 0);
   const words = document.createElement("p");
   words.className = "waiting";
   words.setAttribute("role", "status");
   words.textContent = "Loading …";
-  const before = [...place.childNodes];
+  const before = [...place.childNodes].filter((node) => !node.classList?.contains("waiting"));
   place.replaceChildren(words);
-  const clock = setInterval(() => {
+  const said = document.createElement("span");
+  const button = document.createElement("button"); // made once: a new one every second would lose the focus
+  button.type = "button";
+  button.textContent = "Stop waiting";
+  button.addEventListener("click", () => stop.abort());
+  const tell = () => {
     const seconds = Math.round((Date.now() - began) / 1000);
     if (seconds < slow) return;
-    words.textContent = `The store has not answered for ${seconds} s. `;
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = "Stop waiting";
-    button.addEventListener("click", () => stop.abort());
-    words.append(button);
-  }, 1000);
+    said.textContent = `The store has not answered for ${seconds} s. `;
+    if (!said.isConnected) words.replaceChildren(said, button);
+  };
+  const clock = setInterval(tell, 1000);
   try {
     const found = await fetched(address, stop.signal);
     const first = place.classList.contains("later") ? place.parentNode : place;
     if (place.classList.contains("later")) place.replaceWith(found);
     else place.replaceChildren(found);
+    const title = place.dataset.page && document.querySelector("h1");
+    if (title) document.title = title.textContent;
     begin(first);
   } catch (fault) {
     words.textContent = stop.signal.aborted ? "Stopped. " : "This page's server does not answer: is the command still running? ";
@@ -55,6 +59,10 @@ const seen = new IntersectionObserver((entries) => {
 }, { rootMargin: "300px" });
 
 function begin(root) {
+  for (const input of root.querySelectorAll("[data-live]:not([data-known])")) {
+    input.dataset.known = "1";
+    search(input);
+  }
   for (const place of root.querySelectorAll("[data-load]:not([data-known])")) {
     place.dataset.known = "1";
     if (place.dataset.ask) {
@@ -106,6 +114,15 @@ document.addEventListener("click", async (event) => {
   }
 });
 
+// A merge may take minutes: what was pressed once says so, and cannot be pressed twice.
+document.addEventListener("submit", (event) => {
+  if (!event.target.matches("form.do")) return;
+  const button = event.target.querySelector("button");
+  button.disabled = true;
+  button.textContent = "Merging …";
+});
+addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+
 document.addEventListener("keydown", (event) => {
   if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target.closest("input, textarea, select")) return;
@@ -126,5 +143,4 @@ document.addEventListener("error", (event) => {
   }
 }, true);
 
-for (const input of document.querySelectorAll("[data-live]")) search(input);
 begin(document);
