@@ -14,6 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Spark's workers must run the interpreter that has the wheel, not whichever python3 is first on the PATH.
 with_python = PYSPARK_PYTHON=$(CURDIR)/$(1)/bin/python PYSPARK_DRIVER_PYTHON=$(CURDIR)/$(1)/bin/python
+in_memory = .ci/in-memory env
 in_venv = $(call with_python,$(1)) $(1)/bin/python
 
 # The test files with a mark: to collect all others takes longer than the pure tests.
@@ -40,7 +41,7 @@ unit: venv ## the pure tests
 
 # tests/support/kinds.py says which tests share a process, in what order they begin, and which are for the night.
 test: venv ## all tests on the newest Spark
-	@$(call in_venv,$(VENV)) -m pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@$(in_memory) $(call with_python,$(VENV)) $(VENV)/bin/python -m pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-nightly: venv venv-oldest docs ## every case, and long campaigns of random histories: hours; resumes (ARGS="--list")
 	-@$(MAKE) --no-print-directory browser
@@ -53,7 +54,7 @@ test-versions: venv ## other Sparks, Pythons, pandas, pyarrow and pylance, for o
 	@$(VENV)/bin/python .ci/versions.py $(ARGS)
 
 test-oldest: venv-oldest ## on the oldest Spark, the Spark tests that may differ there
-	@$(call in_venv,$(VENV_OLDEST)) -m pytest -m spark $(call marked,spark) $(ARGS)
+	@$(in_memory) $(call with_python,$(VENV_OLDEST)) $(VENV_OLDEST)/bin/python -m pytest -m spark $(call marked,spark) $(ARGS)
 
 lint: venv ## ruff, mypy, import contracts
 	$(VENV)/bin/ruff check .

@@ -12,7 +12,7 @@ from support.type_table import HAS_TIME
 
 from lance_spark.errors import SchemaMismatch
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.3)]
 
 
 def _raw(kind, value, size=8):

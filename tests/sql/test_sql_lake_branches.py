@@ -13,7 +13,7 @@ from lance_spark.catalog import manifest_commits
 from lance_spark.catalog.entry_rules import RowFilter
 from lance_spark.errors import Conflict, NotFound, Refused
 
-pytestmark = [pytest.mark.spark, pytest.mark.on_connect]
+pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(oldest=0.2)]
 
 ROWS = [(1, "a"), (2, "b"), (3, None)]
 FIRST, ADDED = ROWS[0], (9, "new")
@@ -166,7 +166,7 @@ def unchanged(world):
     assert world.main() == before
 
 
-@pytest.mark.when(newest=0.6, oldest=0.4)
+@pytest.mark.when(newest=0.6, oldest=0.1)
 @pytest.mark.when(day=0.4)
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_statements_change_the_branch_only(world, unchanged, name):
@@ -177,7 +177,7 @@ def test_statements_change_the_branch_only(world, unchanged, name):
         assert world.main() == unchanged
 
 
-@pytest.mark.when(newest=0.6, oldest=0.4)
+@pytest.mark.when(newest=0.6, oldest=0.1)
 @pytest.mark.when(day=0.4)
 @pytest.mark.parametrize("name", VERBS)
 def test_verbs_of_handles_change_the_branch_only(world, unchanged, name):
@@ -245,7 +245,7 @@ def test_columns_of_the_branch_only(world, unchanged):
     assert world.spark.table("lake.air.d").columns == ["id", "v"]
 
 
-@pytest.mark.when(newest=0.6, oldest=0.4)
+@pytest.mark.when(newest=0.6, oldest=0.1)
 @pytest.mark.when(day=0.5)
 @pytest.mark.parametrize(
     "text",

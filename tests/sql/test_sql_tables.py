@@ -6,7 +6,7 @@ from pyspark.errors import AnalysisException
 
 from lance_spark import errors
 
-pytestmark = [pytest.mark.spark, pytest.mark.on_connect]
+pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(oldest=0.3)]
 
 
 def ask(spark, text):

@@ -12,7 +12,7 @@ from support.frames import failing, numbers
 
 from lance_spark import errors, register, unregister
 
-pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(oldest=0.3)]
+pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(oldest=0.15)]
 
 
 def ids(lake, name="ns1.flights", branch=None):

@@ -9,7 +9,7 @@ from support.frames import all_files, failing, numbers, refused, save
 
 from lance_spark.errors import Conflict, SchemaMismatch
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.3)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.15)]
 
 
 @pytest.fixture
