@@ -73,7 +73,9 @@ def __getattr__(name: str) -> Any:
             raise NotInstalled.spark(missing.name) from missing
     if name == "errors":
         return import_module("lance_spark.errors")
-    raise AttributeError(f"module 'lance_spark' has no attribute '{name}'")
+    from lance_spark.core.words import missing_in_package
+
+    raise missing_in_package(name, sorted(_HOME_OF))
 
 
 def __dir__() -> list[str]:

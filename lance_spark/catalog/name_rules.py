@@ -19,6 +19,7 @@ from lance_spark.core.ref_names import LAKE_TABLE
 from lance_spark.core.services import Service, check_directory, service_of
 from lance_spark.core.show import Card, Grid, Shown
 from lance_spark.core.texts import counted, quoted_name
+from lance_spark.core.words import OF_TABLE_INFO
 from lance_spark.errors import CorruptData, InvalidName, InvalidOption, Refused
 
 DELIMITER = "$"
@@ -288,6 +289,7 @@ def check_inside(path: str) -> None:
 
 @dataclass(frozen=True, repr=False)
 class TableInfo(Shown):
+    _words = OF_TABLE_INFO
     identifier: Identifier
     location: DatasetLocation
     path: str

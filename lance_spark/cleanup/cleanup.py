@@ -35,6 +35,7 @@ from lance_spark.core.ref_names import branch_or_none
 from lance_spark.core.refs import MAIN
 from lance_spark.core.show import Card, Shown
 from lance_spark.core.texts import counted, moment_at
+from lance_spark.core.words import ASKED_OF_PLANS, OF_PLANS
 from lance_spark.engine.local import Engine, Frame, Runner, Work
 from lance_spark.errors import CorruptData, InvalidOption, NotFound, Refused, StorageFull
 from lance_spark.storage import files
@@ -64,6 +65,8 @@ from lance_spark.survey.survey import check_gone, confirm_newest, survey, take_s
 @dataclass(frozen=True, repr=False)
 class CleanupPlan(Shown):
     """What a cleanup would delete, decided at one moment. Prints as the report of a dry run."""
+
+    _words, _asked = OF_PLANS, ASKED_OF_PLANS
 
     facts: PlanFacts
     runner: Runner

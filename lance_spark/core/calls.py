@@ -9,14 +9,18 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import cache, wraps
-from numbers import Integral, Real
-from typing import Any
+from numbers import Integral, Number, Real
+from typing import Any, TypeVar, cast
 
 from lance_spark.core.irreversible import proposable
 from lance_spark.errors import InvalidOption, LanceSparkError, WrongArguments
 
+Kind = TypeVar("Kind", bound=type)
+Verb = TypeVar("Verb", bound=Callable[..., Any])
 Words = Mapping[tuple[str, str], str]
 """What to type, by the verb and the argument that it does not take; ``""`` stands for an argument that is missing."""
 
@@ -43,6 +47,15 @@ SAME = (
 )
 """Words of other libraries for one thing. A verb has at most one of each."""
 
+
+class _Thing(ABC):  # noqa: B024 - it only tells whether a value is one
+    """An object of Spark or of ours: neither a plain value nor a collection of Python's."""
+
+    @classmethod
+    def __subclasshook__(cls, kind: type) -> bool:
+        return not issubclass(kind, str | bytes | bool | Number | list | tuple | dict | set | type(None))
+
+
 _SIMPLE: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "str": (str, "text"),
     "int": (Integral, "a whole number"),
@@ -51,6 +64,13 @@ _SIMPLE: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "None": (type(None), ""),
     "Mapping": (Mapping, "a dict"),
     "Sequence": ((list, tuple), "a list"),
+    "Name": ((str, list, tuple, _Thing), "a name, such as 'ns.flights'"),
+    "Columns": ((str, list, tuple, type(None), _Thing), "names of columns"),
+    "Column": (_Thing, "a Column of Spark"),
+    "SparkSession": (_Thing, "a SparkSession"),
+    "Policy": ((Mapping, _Thing), "a MaintenancePolicy, or a dict with the keys of a policy file"),
+    "datetime": (datetime, "a datetime"),
+    "timedelta": (timedelta, "a timedelta"),
 }
 _WIDEST = 60
 
@@ -61,11 +81,15 @@ def telling(kind: type, verb: Callable[..., Any], method: bool = True) -> Callab
     Values are looked at after a failure only, as many verbs take more than they declare. But text for True or False is
     refused before: any text counts as True, and ``t.diff('exp', 'main')`` would compare rows.
     """
-    switches = [
-        (place, name)
-        for place, (name, each) in enumerate(inspect.signature(verb).parameters.items())
-        if each.annotation == "bool"
-    ]
+    switches = (
+        [
+            (place, name)
+            for place, (name, each) in enumerate(inspect.signature(verb).parameters.items())
+            if each.annotation == "bool"
+        ]
+        if "bool" in getattr(verb, "__annotations__", {}).values()
+        else []
+    )
 
     @wraps(verb)
     def told(*args: Any, **kwargs: Any) -> Any:
@@ -84,6 +108,21 @@ def telling(kind: type, verb: Callable[..., Any], method: bool = True) -> Callab
             raise wrong from failure
 
     return told
+
+
+def answering(verb: Verb) -> Verb:
+    """A function of the package, with an error of ours for arguments that it cannot take."""
+    return cast("Verb", telling(_Package, verb, method=False))
+
+
+def making(kind: Kind) -> Kind:
+    """A class of another library's kind, with an error of ours for arguments with which it cannot be made."""
+    kind.__init__ = telling(kind, kind.__init__)  # type: ignore[misc]
+    return kind
+
+
+class _Package:
+    """Stands for the class that a function does not have."""
 
 
 def wrong_call(
@@ -115,10 +154,24 @@ def wrong_call(
     twice = [name for name in places[: len(given)] if name in kwargs]
     if twice:
         return WrongArguments(f"{call.name} got '{twice[0]}' twice.", hint=call.shape)
-    for name, value in bound.items():
-        if name in known and not _fits(known[name].annotation, value):
-            return _misfit(call, name, value)
-    return None
+    return next(
+        (
+            _misfit(call, *each)
+            for each in _values(known, given, bound)
+            if not _fits(known[each[0]].annotation, each[1])
+        ),
+        None,
+    )
+
+
+def _values(
+    known: Mapping[str, inspect.Parameter], given: Sequence[Any], bound: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    """The values of a call by their parameters; those of ``*names`` one by one."""
+    for place, (name, each) in enumerate(known.items()):
+        if each.kind is each.VAR_POSITIONAL:
+            yield from ((name, value) for value in given[place:])
+    yield from ((name, value) for name, value in bound.items() if name in known)
 
 
 class _TypedCall:
@@ -127,7 +180,10 @@ class _TypedCall:
     def __init__(self, kind: type, verb: Callable[..., Any], method: bool) -> None:
         self.verb = verb.__name__
         self.words: Words = getattr(kind, "_calls", {})
-        self.name = f"{getattr(kind, '_typed', 't')}.{self.verb}" if method else f"{kind.__name__}.{self.verb}"
+        typed = getattr(kind, "_typed", "") or re.findall("[A-Z]?[a-z]+", kind.__name__)[-1].lower()
+        self.name = f"{typed}.{self.verb}" if method else f"{kind.__name__}.{self.verb}"
+        if kind is _Package:
+            self.name = self.verb
         if self.verb == "__init__":
             self.name = self.verb = kind.__name__
         every = list(inspect.signature(verb).parameters.items())

@@ -12,6 +12,7 @@ from typing import TypeVar
 from lance_spark.core.lifetimes import Lifetime, read_lifetime
 from lance_spark.core.show import Card, Shown
 from lance_spark.core.texts import moment
+from lance_spark.core.words import OF_A_BRANCH, OF_A_TAG
 from lance_spark.errors import NotFound
 
 MAIN = "main"
@@ -27,6 +28,7 @@ table."""
 
 @dataclass(frozen=True, repr=False)
 class Branch(Shown):
+    _words = OF_A_BRANCH
     name: str
     parent_branch: str | None
     """Branch that it was created from; None for main."""
@@ -63,6 +65,7 @@ class Branch(Shown):
 
 @dataclass(frozen=True, repr=False)
 class Tag(Shown):
+    _words = OF_A_TAG
     name: str
     branch: str | None
     """Branch of the tagged version; None for main."""

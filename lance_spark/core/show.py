@@ -11,6 +11,7 @@ from html import escape
 from typing import Any, cast
 
 from lance_spark.core.texts import masked, one_line
+from lance_spark.core.words import Hinting
 
 # --- Styled lines of text; the caller that prints them adds color
 
@@ -227,7 +228,7 @@ def safe(text: str) -> str:
     return escape(one_line(text))
 
 
-class Shown:
+class Shown(Hinting):
     """A value displayed as a card: ``repr`` is one line, ``str`` a few lines, and a notebook shows tables.
 
     Dataclasses that inherit from it are declared with ``repr=False``.

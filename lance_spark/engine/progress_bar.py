@@ -7,6 +7,8 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
+from lance_spark.core.calls import answering
+
 _WIDTH = 24
 
 
@@ -50,6 +52,7 @@ def _notebook() -> Any:
 _BAR = NotebookBar()
 
 
+@answering
 def progress_bar(progress: object) -> None:
     """For every argument ``progress``, as in ``t.fsck(progress=progress_bar)``: one line that changes.
 

@@ -24,6 +24,7 @@ from lance_spark.core.records.stored_json import UNREADABLE, decode_json, read_a
 from lance_spark.core.ref_names import check_new_branch_name, check_new_tag_name, plan_branch, plan_tag
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.show import Card, Grid, Shown
+from lance_spark.core.words import OF_A_FROZEN_SET
 from lance_spark.errors import CorruptData, InvalidOption, NotFound, Refused
 
 LINEAGE = "lance_spark.frozen"
@@ -142,6 +143,8 @@ class SplitSize:
 @dataclass(frozen=True, repr=False)
 class Lineage(Shown):
     """The origin of a frozen set. Everything that the dataset itself does not record is in ``spec``."""
+
+    _words = OF_A_FROZEN_SET
 
     spec: FreezeSpec
     uri: str

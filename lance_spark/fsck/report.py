@@ -14,6 +14,7 @@ from lance_spark.catalog.doctor_rules import UNREGISTERED, Finding
 from lance_spark.core.records.finding_codes import ERROR, SEVERITIES, UNREACHABLE
 from lance_spark.core.show import Card, Grid, Shown, fields_of
 from lance_spark.core.texts import counted, few
+from lance_spark.core.words import ASKED_OF_REPORTS, OF_FSCK_REPORTS
 from lance_spark.errors import CorruptData, LanceSparkError, StorageFailure
 from lance_spark.fsck.finding_rules import CheckFinding
 from lance_spark.fsck.repair_rules import RepairPlan, RepairResult
@@ -36,6 +37,8 @@ _MOST_REFS = 4
 @dataclass(frozen=True, repr=False)
 class FsckReport(Shown):
     """What a check found. Notes are not damage: a sound dataset may have some."""
+
+    _words, _asked = OF_FSCK_REPORTS, ASKED_OF_REPORTS
 
     dataset: str
     deep: bool

@@ -18,6 +18,7 @@ from lance_spark import hints
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.show import Card, Grid, Shown, ShownInOneLine
 from lance_spark.core.texts import counted, meant, readable
+from lance_spark.core.words import OF_AN_INDEX
 from lance_spark.errors import AlreadyExists, InvalidOption, NotFound, Refused, SchemaMismatch
 from lance_spark.format.contents import Fragment, IndexRecord
 from lance_spark.format.metadata import Segment
@@ -359,6 +360,7 @@ class IndexRequest:
 
 @dataclass(frozen=True, repr=False)
 class IndexInfo(ShownInOneLine):
+    _words = OF_AN_INDEX
     name: str
     columns: tuple[str, ...]
     kind: str

@@ -14,6 +14,7 @@ from lance_spark.core import refs as core_refs
 from lance_spark.core import show
 from lance_spark.core.ref_names import is_service_branch, is_service_tag
 from lance_spark.core.texts import counted, few, moment, readable
+from lance_spark.core.words import ASKED_OF_DIFFS, ASKED_OF_HISTORIES, OF_DIFFS, OF_HISTORIES
 from lance_spark.format.operations import LogEntry, Stat, VersionDetail
 from lance_spark.log.graph_rules import ROW, draw, lay_out, legend, svg
 from lance_spark.log.listing_rules import BRANCH_ENDS, SHOWN, TAG_ENDS, branch_grid, ends, more, tag_grid
@@ -149,6 +150,8 @@ _LONGEST = 50
 @dataclass(frozen=True, repr=False)
 class History(show.Shown):
     """The versions of a branch, newest first, including versions that merges brought in. Iterating yields entries."""
+
+    _words, _asked = OF_HISTORIES, ASKED_OF_HISTORIES
 
     uri: str
     start: core_refs.PinnedVersion
@@ -350,6 +353,7 @@ def _section(title: str, rows: Sequence[Sequence[str]]) -> Iterator[show.Line]:
 class TableDiff(Diff, show.ShownInLines):
     """The differences from one version to another, as ``lance-git diff`` shows them."""
 
+    _words, _asked = OF_DIFFS, ASKED_OF_DIFFS
     __repr__ = show.Shown.__repr__
 
     def lines(self) -> Iterator[show.Line]:

@@ -11,6 +11,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.records.tracking import read_follows
 from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefTable, Tag
 from lance_spark.core.texts import moment_at
+from lance_spark.core.words import ASKED_OF_PLANS, OF_PLANS
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, Refused
 from lance_spark.format.versions import RESTORE, REVERT, read_trace
 from lance_spark.maintenance import expiry_rules
@@ -55,6 +56,8 @@ def plan_expiry(
 @dataclass(frozen=True, repr=False)
 class RefExpiryPlan(ExpiryPlan):
     """The plan of a handle, which can be applied."""
+
+    _words, _asked = OF_PLANS, ASKED_OF_PLANS
 
     location: DatasetLocation = field(kw_only=True, compare=False)
 

@@ -21,6 +21,7 @@ from lance_spark.core.records.reflog import DEFAULT_UNDO_WINDOW
 from lance_spark.core.records.stored_json import decode_json
 from lance_spark.core.refs import MAIN
 from lance_spark.core.texts import counted, few, from_span, readable
+from lance_spark.core.words import CALLS_OF_MAINTENANCE, HintingType
 from lance_spark.errors import CorruptData, InvalidOption, NotFound
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
 from lance_spark.optimize.compaction_rules import OptimizeOptions
@@ -140,8 +141,10 @@ class TablePolicy:
 
 
 @dataclass(frozen=True)
-class MaintenancePolicy:
+class MaintenancePolicy(metaclass=HintingType):
     """The policy for the tables of a lake; :func:`lance_spark.maintenance.policy_rules.maintenance_policy` makes it."""
+
+    _calls = CALLS_OF_MAINTENANCE
 
     everywhere: Layer = field(default_factory=Layer)
     cleanup: CleanupPolicy = field(default_factory=CleanupPolicy)

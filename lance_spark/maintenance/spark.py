@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from lance_spark.core.show import Card, Shown
 from lance_spark.core.texts import to_span
+from lance_spark.core.words import ASKED_OF_PLANS, OF_PLANS
 from lance_spark.engine.session_spark import engine_for, engine_of, session_or_none
 from lance_spark.maintenance.maintain import Selection, UpkeepOptions, maintain_catalog, maintain_dataset
 from lance_spark.maintenance.policy_rules import MaintenancePolicy, maintenance_policy
@@ -36,12 +37,14 @@ class MaintenancePlan(Shown):
     A plan that is only applied does not look at every table twice.
     """
 
-    run: Callable[[bool], MaintenanceReport]
+    _words, _asked = OF_PLANS, ASKED_OF_PLANS
+
+    _run: Callable[[bool], MaintenanceReport]
     """Does it, or only looks what there is to do."""
 
     @cached_property
     def _planned(self) -> MaintenanceReport:
-        return self.run(False)
+        return self._run(False)
 
     def report(self) -> MaintenanceReport:
         """The report of a dry run. Raises NotFound, StorageFailure."""
@@ -49,7 +52,7 @@ class MaintenancePlan(Shown):
 
     def apply(self) -> MaintenanceReport:
         """Run the maintenance. Each step looks again at what there is to do, because others may have committed."""
-        return self.run(True)
+        return self._run(True)
 
     def _card(self) -> Card:
         return self._planned._card()

@@ -9,6 +9,7 @@ from typing import Any
 from lance_spark import hints
 from lance_spark.core import show
 from lance_spark.core.texts import counted, readable
+from lance_spark.core.words import OF_MERGE_RESULTS
 from lance_spark.format.versions import (
     MERGE,
 )
@@ -61,6 +62,8 @@ class Summary(show.Recorded):
 @dataclass(frozen=True, repr=False)
 class MergeResult(show.ShownInLines, show.Recorded):
     """What a merge, cherry-pick, revert, pull or push did, or would do."""
+
+    _words = OF_MERGE_RESULTS
 
     action: str
     into: str

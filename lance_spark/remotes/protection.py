@@ -13,6 +13,7 @@ from lance_spark.clones.identity import own_name
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.ref_files import BRANCHES, TAGS
 from lance_spark.core.refs import PinnedVersion, Tag
+from lance_spark.core.words import OF_A_REMOTE, Hinting
 from lance_spark.format.contents import DataFile, DeletionFile
 from lance_spark.format.versions import Snapshot
 from lance_spark.storage import refs
@@ -21,7 +22,8 @@ from lance_spark.storage.versions import VersionCache
 
 
 @dataclass(frozen=True)
-class Remote:
+class Remote(Hinting):
+    _words, _typed = OF_A_REMOTE, "remote"
     name: str
     location: DatasetLocation
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lance_spark.core.words import HintingType
 from lance_spark.errors import InvalidOption
 
 OPERATORS = ("or", "and")
@@ -14,7 +15,7 @@ _MOST_FUZZY = 2
 
 
 @dataclass(frozen=True)
-class MatchQuery:
+class MatchQuery(metaclass=HintingType):
     """Rows with one of the words, or all of them (``operator="and"``)."""
 
     query: str
@@ -31,7 +32,7 @@ class MatchQuery:
 
 
 @dataclass(frozen=True)
-class PhraseQuery:
+class PhraseQuery(metaclass=HintingType):
     """Rows with the words next to each other, in this order. The index needs positions."""
 
     query: str
@@ -41,7 +42,7 @@ class PhraseQuery:
 
 
 @dataclass(frozen=True)
-class MultiMatchQuery:
+class MultiMatchQuery(metaclass=HintingType):
     """Rows with the words in one of several columns; the best column counts."""
 
     query: str
@@ -57,7 +58,7 @@ class MultiMatchQuery:
 
 
 @dataclass(frozen=True)
-class BoostQuery:
+class BoostQuery(metaclass=HintingType):
     """Rows of one query; those that also match the other one lose score."""
 
     positive: TextQuery
@@ -66,7 +67,7 @@ class BoostQuery:
 
 
 @dataclass(frozen=True)
-class BooleanQuery:
+class BooleanQuery(metaclass=HintingType):
     """Rows that match all of ``must`` and none of ``must_not``; ``should`` adds to the score."""
 
     must: tuple[TextQuery, ...] = ()

@@ -44,7 +44,7 @@ from lance_spark.core.refs import MAIN, RefSpec
 from lance_spark.core.show import Card, Shown
 from lance_spark.core.storage_options import PREFIX
 from lance_spark.core.texts import quoted_name
-from lance_spark.core.words import CALLS_OF_CATALOGS, OF_CATALOGS, Hinting, HintingType, NotIndexed
+from lance_spark.core.words import ASKED_OF_CATALOGS, CALLS_OF_CATALOGS, OF_CATALOGS, Hinting, HintingType
 from lance_spark.disk_usage.disk_usage import catalog_storage
 from lance_spark.disk_usage.report import CatalogStorage
 from lance_spark.engine.session_spark import RunOn, check_path, check_places, engine_of, needed_session, session_or_none
@@ -74,7 +74,7 @@ SaveMode = Literal["errorifexists", "error", "ignore", "append", "overwrite"]
 
 
 @tells(at_server_rules.CATALOG)
-class LanceCatalog(Shown, NotIndexed, Hinting, metaclass=HintingType):
+class LanceCatalog(Shown, Hinting, metaclass=HintingType):
     """Tables and nested namespaces in one directory (Lance's directory namespace, V1 and V2).
 
     A name is ``"ns1.ns2.flights"``, with backticks around a part that contains a dot, or a list of its parts. Namespace
@@ -85,7 +85,7 @@ class LanceCatalog(Shown, NotIndexed, Hinting, metaclass=HintingType):
     executor it can still locate tables. Its text never shows storage options.
     """
 
-    _words, _calls, _typed = OF_CATALOGS, CALLS_OF_CATALOGS, "lake"
+    _words, _calls, _asked, _typed = OF_CATALOGS, CALLS_OF_CATALOGS, ASKED_OF_CATALOGS, "lake"
     _item = "lake.table('{}')"
 
     def __init__(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lance_spark.core.options import names_of
 from lance_spark.core.show import Card, Grid, Shown
 from lance_spark.core.texts import counted
-from lance_spark.core.words import OF_FROZEN
+from lance_spark.core.words import ASKED_OF_COLLECTIONS, OF_FROZEN
 from lance_spark.engine.session_spark import (
     START_ONE,
     SparkRunner,
@@ -50,7 +50,7 @@ _HINT = f"{START_ONE} Without Spark, t.frozen.batches(...) reads."
 class FrozenSets(Handle, Shown, Collection["Lineage"]):
     """The frozen sets of a dataset; ``create`` freezes rows of the version to which the handle points."""
 
-    _kind, _typed, _words = "frozen set", "t.frozen", OF_FROZEN
+    _kind, _typed, _words, _asked = "frozen set", "t.frozen", OF_FROZEN, ASKED_OF_COLLECTIONS
 
     def create(
         self,

@@ -13,7 +13,7 @@ from lance_spark.catalog.lake_rules import BRANCH, TAG, LakeRef
 from lance_spark.catalog.name_rules import Catalog, Name
 from lance_spark.core.show import Card, Grid, Shown
 from lance_spark.core.texts import counted, moment
-from lance_spark.core.words import OF_LAKE_BRANCHES, Hinting
+from lance_spark.core.words import ASKED_OF_COLLECTIONS, OF_LAKE_BRANCHES, Hinting
 from lance_spark.engine.session_spark import RunOn, engine_of, session_or_none
 from lance_spark.lake import branches
 from lance_spark.lake.report import LakeDiff, Publish
@@ -55,7 +55,7 @@ def published(lake: LakeHandle, found: branches.PublishReport) -> Publish:
 class LakeTags(Shown, Hinting, Collection[LakeRef]):
     """The tags of a whole lake: ``for tag in lake.tags``, ``"2026-11-23" in lake.tags``."""
 
-    _kind, _typed = "tag of the lake", "lake.tags"
+    _kind, _typed, _asked = "tag of the lake", "lake.tags", ASKED_OF_COLLECTIONS
     catalog: Catalog
     _spark: SparkSession | None = None
 
@@ -95,7 +95,7 @@ class LakeBranches(Shown, Hinting, Collection[LakeRef], Generic[_Lake]):
     """The branches of a whole lake: ``for branch in lake.branches``, ``"etl/nightly" in lake.branches``."""
 
     _kind, _typed = "branch of the lake", "lake.branches"
-    _words = OF_LAKE_BRANCHES
+    _words, _asked = OF_LAKE_BRANCHES, ASKED_OF_COLLECTIONS
     lake: _Lake
 
     def list(self) -> list[LakeRef]:

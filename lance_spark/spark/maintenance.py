@@ -15,7 +15,7 @@ from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
 from lance_spark.core.show import Card, Shown
-from lance_spark.core.words import OF_INDEXES
+from lance_spark.core.words import ASKED_OF_INDEXES, OF_INDEXES
 from lance_spark.disk_usage.disk_usage import storage
 from lance_spark.engine.session_spark import (
     SPARK,
@@ -244,7 +244,7 @@ class Indexes(Handle, Shown, Collection[IndexInfo]):
     A handle pinned to a tag or version can list them, but not change them.
     """
 
-    _kind, _typed, _words = "index", "t.indexes", OF_INDEXES
+    _kind, _typed, _words, _asked = "index", "t.indexes", OF_INDEXES, ASKED_OF_INDEXES
 
     def list(self) -> list[IndexInfo]:
         """All indexes, by name, with the rows that they cover."""

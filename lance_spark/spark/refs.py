@@ -16,7 +16,15 @@ from lance_spark.core.refs import Branch, PinnedVersion, RefSpec, Tag
 from lance_spark.core.show import Card, Shown
 from lance_spark.core.table_options import parse_ref
 from lance_spark.core.texts import meant, to_span
-from lance_spark.core.words import CALLS_OF_BRANCHES, OF_BRANCHES, OF_REMOTES, OF_TAGS, Hinting
+from lance_spark.core.words import (
+    ASKED_OF_COLLECTIONS,
+    ASKED_OF_REMOTES,
+    CALLS_OF_BRANCHES,
+    OF_BRANCHES,
+    OF_REMOTES,
+    OF_TAGS,
+    Hinting,
+)
 from lance_spark.engine.session_spark import Progressing, check_places, engine_of
 from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused
 from lance_spark.log.log import look_at_branches, look_at_remotes, look_at_tags
@@ -89,7 +97,7 @@ class Branches(Shown, Hinting, Collection[Branch]):
     """The branches of a dataset except for main: ``for branch in t.branches``, ``"exp" in t.branches``."""
 
     _kind, _typed = "branch", "t.branches"
-    _words, _calls = OF_BRANCHES, CALLS_OF_BRANCHES
+    _words, _calls, _asked = OF_BRANCHES, CALLS_OF_BRANCHES, ASKED_OF_COLLECTIONS
     location: DatasetLocation
     spark: SparkSession | None
     ref: RefSpec = field(default_factory=RefSpec)
@@ -207,7 +215,7 @@ class Branches(Shown, Hinting, Collection[Branch]):
 class Tags(Shown, Hinting, Collection[Tag]):
     """The tags of a dataset: ``for tag in t.tags``, ``"v1" in t.tags``, ``t.tags["v1"].version``."""
 
-    _kind, _typed, _words = "tag", "t.tags", OF_TAGS
+    _kind, _typed, _words, _asked = "tag", "t.tags", OF_TAGS, ASKED_OF_COLLECTIONS
     location: DatasetLocation
     ref: RefSpec = field(default_factory=RefSpec)
     """The handle's: verbs start from its version."""
@@ -321,6 +329,8 @@ def start_of(
 class Handle(Hinting):
     """What the verbs of a table are about: a dataset at a ref."""
 
+    _typed = "t"
+
     spark: SparkSession | None
     """None for a handle in a process without Spark; verbs that need a session use the active one, if there is one."""
     location: DatasetLocation
@@ -378,7 +388,7 @@ class Remotes(Handle, Shown, Collection[Remote]):
     remote that needs storage options of its own, use :meth:`at`.
     """
 
-    _kind, _typed, _words = "remote", "t.remotes", OF_REMOTES
+    _kind, _typed, _words, _asked = "remote", "t.remotes", OF_REMOTES, ASKED_OF_REMOTES
 
     def list(self) -> dict[str, str]:
         """URIs of the remotes that were ever fetched from, by name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from lance_spark.core.calls import answering
 from lance_spark.core.catalog_options import OWN_NAME
 from lance_spark.engine.session_spark import check_places, is_connect
 from lance_spark.errors import InvalidOption, Refused
@@ -19,6 +20,7 @@ DEFAULT_CATALOG = "lance"
 """The catalog whose tables are paths."""
 
 
+@answering
 def register(  # noqa: PLR0913 - all but the session by name
     spark: SparkSession,
     name: str = "lance",
@@ -208,6 +210,7 @@ def _switch_on(spark: SparkSession, name: str) -> Room | None:
     return room
 
 
+@answering
 def unregister(spark: SparkSession) -> None:
     """Remove catalogs and native reading from a session, and from those made from it.
 
@@ -226,6 +229,7 @@ def unregister(spark: SparkSession) -> None:
     forget()
 
 
+@answering
 def capabilities(spark: SparkSession) -> Capabilities:
     """How this session executes reads, and why."""
     if is_connect(spark):

@@ -15,6 +15,7 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
 from lance_spark.catalog.lookup import read_name
 from lance_spark.catalog.name_rules import Catalog, split_name
+from lance_spark.core.calls import answering
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.types_spark import to_spark, wire_schema
@@ -67,6 +68,7 @@ class Tables:
         return path.location, resolve(path.location, path.spec)
 
 
+@answering
 def register_search(
     spark: SparkSession,
     name: str = "lance_search",

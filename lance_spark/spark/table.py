@@ -28,7 +28,7 @@ from lance_spark.core.refs import MAIN, RefSpec
 from lance_spark.core.show import Card, Shown
 from lance_spark.core.storage_options import PREFIX
 from lance_spark.core.table_options import ReadOptions
-from lance_spark.core.words import CALLS_OF_TABLES, OF_TABLES, Hinting, HintingType, NotIndexed
+from lance_spark.core.words import ASKED_OF_TABLES, CALLS_OF_TABLES, OF_TABLES, Hinting, HintingType
 from lance_spark.engine.session_spark import (
     START_ONE,
     Progressing,
@@ -100,13 +100,12 @@ class LanceTable(
     OptimizeVerb,
     UpkeepVerbs,
     Shown,
-    NotIndexed,
     Hinting,
     metaclass=HintingType,
 ):
     """A dataset at a ref. At a branch the handle follows the branch; at a tag, version or moment it is pinned."""
 
-    _words, _calls = OF_TABLES, CALLS_OF_TABLES
+    _words, _calls, _asked = OF_TABLES, CALLS_OF_TABLES, ASKED_OF_TABLES
     _item = "t.head(columns=['{}']), or t.to_df()"
 
     def __post_init__(self) -> None:

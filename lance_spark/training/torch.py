@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import pickletools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,8 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from lance_spark.core.calls import making
 from lance_spark.core.show import Card, Shown
-from lance_spark.errors import InvalidOption, NotInstalled, Refused
+from lance_spark.core.words import ASKED_OF_TRAINING, CALLS_OF_TRAINING, OF_TRAINING, Hinting, HintingType
+from lance_spark.errors import InvalidOption, NotInstalled, Refused, WrongArguments
 from lance_spark.training.reading import Convert, FrozenSplit, Order, Progress, Shard, Worker, open_split
 
 try:
@@ -87,11 +90,34 @@ def _missing(name: str) -> Refused:
     return Refused(f"Column '{name}' has missing values, which a tensor cannot represent.", hint=_LEAVE_OUT)
 
 
-class FrozenRows(Dataset):  # type: ignore[misc]
+def check_sent(**functions: object) -> None:
+    """Raise InvalidOption for one that cannot be sent to spawned workers; None is sent.
+
+    A function of a notebook, or inside of another one, has no file from which a worker could import it: the worker
+    would die with "Can't get attribute". So would one that is made of such a function, such as a partial.
+    """
+    typed = not hasattr(sys.modules["__main__"], "__file__")
+    for word, function in functions.items():
+        try:
+            sent = pickle.dumps(function)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            sent = None
+        if sent is None or (typed and any(named == "__main__" for _, named, _ in pickletools.genops(sent))):
+            raise InvalidOption(
+                f"Workers cannot import {word}={getattr(function, '__qualname__', repr(function))}: "
+                "it is not a function of a file.",
+                hint="Put it into a module and import it from there, or use no workers: loader().",
+            )
+
+
+@making
+class FrozenRows(Hinting, Dataset):  # type: ignore[misc]
     """A split by position, for a DataLoader with a sampler of your own. An item is one row as a dict.
 
     Workers must be spawned: ``DataLoader(rows, num_workers=4, multiprocessing_context="spawn")``.
     """
+
+    _words, _calls = OF_TRAINING, CALLS_OF_TRAINING
 
     def __init__(
         self,
@@ -108,6 +134,10 @@ class FrozenRows(Dataset):  # type: ignore[misc]
         return self._split.rows
 
     def __getitem__(self, position: int) -> dict[str, Any]:
+        given: object = position
+        if isinstance(given, slice | str):
+            hint = "rows[3], or columns=['id'] when it is made: FrozenRows(uri, name, split, columns)"
+            raise WrongArguments(f"FrozenRows has a row by its position, not by {position!r}.", hint=hint)
         return self.__getitems__([position])[0]
 
     def __getitems__(self, positions: Sequence[int]) -> list[dict[str, Any]]:
@@ -120,8 +150,10 @@ class FrozenRows(Dataset):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class Batching:
+class Batching(metaclass=HintingType):
     """How rows become batches: the batch size, the rank of this process, and the end of an epoch."""
+
+    _calls = CALLS_OF_TRAINING
 
     batch_size: int
     rank: int = 0
@@ -135,12 +167,15 @@ class Batching:
     """Converts the rows of a batch, an Arrow table. With workers, it must be a function of a module, to be pickled."""
 
 
+@making
 class FrozenBatches(Shown, IterableDataset):  # type: ignore[misc]
     """A split as a stream of batches: the same ones in the same order, whatever the number of workers.
 
     Iterate with ``loader(num_workers)``: it counts the batches that the training loop got, and so knows where to
     resume. To pass it to a DataLoader, use ``batch_size=None``, since batches are made here, and spawned workers.
     """
+
+    _words, _calls, _asked, _typed = OF_TRAINING, CALLS_OF_TRAINING, ASKED_OF_TRAINING, "batches"
 
     def __init__(
         self,
@@ -154,6 +189,10 @@ class FrozenBatches(Shown, IterableDataset):  # type: ignore[misc]
         """Raises NotFound, Conflict, InvalidOption."""
         if not isinstance(batching, Batching):
             raise InvalidOption(f"Expected a Batching, got {batching!r}.", hint="Give one, as in Batching(256).")
+        if not callable(batching.convert):
+            raise InvalidOption(
+                f"convert={batching.convert!r} is no function.", hint="Give one that takes a pyarrow.Table: a batch."
+            )
         self._split: FrozenSplit = open_split(uri, name, split, columns, storage_options)
         shard = Shard(batching.rank, batching.world_size)
         seed = self._split.lineage.spec.seed
@@ -208,23 +247,8 @@ class FrozenBatches(Shown, IterableDataset):  # type: ignore[misc]
         return replace(now, position=self.order.position_of(done))
 
     def check_sent(self) -> None:
-        """Raise InvalidOption if ``convert`` cannot be sent to spawned workers.
-
-        A function of a notebook, or inside of another one, has no file from which a worker could import it: the worker
-        would die with "Can't get attribute".
-        """
-        convert = self._convert
-        name = getattr(convert, "__qualname__", repr(convert))
-        typed = getattr(convert, "__module__", "") == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
-        try:
-            pickle.dumps(convert)
-        except (pickle.PicklingError, AttributeError, TypeError):
-            typed = True
-        if typed:
-            raise InvalidOption(
-                f"Workers cannot import convert={name}: it is not a function of a file.",
-                hint="Put it into a module and import it from there, or use no workers: loader().",
-            )
+        """Raise InvalidOption if ``convert`` cannot be sent to spawned workers."""
+        check_sent(convert=self._convert)
 
     def advance(self, batches: int) -> None:
         """Advance by this rank's batches that the training loop got from workers; at the end, to the next epoch."""
@@ -268,6 +292,7 @@ class FrozenLoader:
         self._settings = dict(settings, num_workers=num_workers, batch_size=None)
         if num_workers:
             batches.check_sent()
+            check_sent(**{name: settings.get(name) for name in ("collate_fn", "worker_init_fn")})
             self._settings.setdefault("multiprocessing_context", "spawn")
 
     def __len__(self) -> int:

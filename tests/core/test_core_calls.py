@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
+import operator
+import pickle
 import re
 from datetime import timedelta
 
@@ -11,10 +14,21 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from lance_spark import CleanupPolicy, LanceCatalog, LanceTable
+import lance_spark
+from lance_spark import CleanupPolicy, LanceCatalog, LanceTable, MaintenancePolicy, MatchQuery, capabilities, register
+from lance_spark.cleanup.cleanup import CleanupPlan
 from lance_spark.core import words
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import Branch, Tag
+from lance_spark.core.show import Shown
 from lance_spark.errors import InvalidOption, WrongArguments
+from lance_spark.frozen.draw_rules import Lineage
+from lance_spark.fsck.report import FsckReport
+from lance_spark.indexes.index_rules import IndexInfo
+from lance_spark.log.print_rules import History
+from lance_spark.maintenance.spark import MaintenancePlan
+from lance_spark.merge.report import MergeResult
+from lance_spark.remotes.protection import Remote
 
 pytestmark = pytest.mark.pure
 
@@ -33,6 +47,12 @@ VERBS = [
     for name in dir(type(face))
     if not name.startswith("_") and inspect.isfunction(inspect.getattr_static(type(face), name))
 ]
+
+
+def made(kind):
+    """A result of that kind, without values."""
+    return object.__new__(kind)
+
 
 TYPED = [
     # --- a word of another library: the call again, with ours
@@ -65,6 +85,55 @@ TYPED = [
     (lambda: t["id"], "t.head(columns=['id'])"),
     (lambda: list(t), "t.to_df()"),
     (lambda: lake["docs"], "lake.table('docs')"),
+    # --- what Python's grammar asks
+    (lambda: len(t), "t.count_rows()"),
+    (lambda: t("exp"), "t.checkout(branch='exp')"),
+    (lambda: t.branches("exp"), "t.branches['exp'] for one, t.branches.list() for all"),
+    (lambda: t.tags("v1"), "t.tags['v1'] for one"),
+    (lambda: t.frozen("v1"), "t.frozen['v1'] for one"),
+    (lambda: t.indexes("id_idx"), "t.indexes['id_idx'] for one"),
+    (lambda: t.remotes("origin"), "t.remotes['origin']"),
+    (lambda: t.layout(), "describe"),
+    (lambda: lake("docs"), "lake.table('docs')"),
+    (lambda: len(lake), "len(lake.list_tables())"),
+    (lambda: lake.branches("etl"), "lake.branches['etl']"),
+    (lambda: operator.setitem(lake, "docs", FRAME), "lake.write_table(df, 'docs')"),
+    (lambda: operator.delitem(t.branches, "exp"), "t.branches.delete('exp')"),
+    (lambda: operator.delitem(t.indexes, "id_idx"), "t.indexes.drop('id_idx')"),
+    (lambda: operator.setitem(t, "x", 0), "t.update({'x': '0'}, where='id = 3')"),
+    (lambda: next(t), "t.head(1)"),
+    (lambda: contextlib.ExitStack().enter_context(t), "there is nothing to close"),
+    (lambda: LanceTable["flights.lance"], "LanceTable.for_path(path)"),
+    (lambda: made(CleanupPlan)(), "plan.apply()"),
+    (lambda: len(made(MaintenancePlan)), "plan.report()"),
+    (lambda: list(made(FsckReport)), "report.findings"),
+    (lambda: made(History)[0], "t.log().entries[0]"),
+    (lambda: made(Lineage)["train"], "It has algorithm, "),
+    # --- words and arguments of results
+    (lambda: made(CleanupPlan).execute(), "plan.apply()"),
+    (lambda: made(CleanupPlan).apply(dry_run=True), "plan.apply(max_deletes_per_second=None)"),
+    (lambda: made(MergeResult).apply(), "the same call without dry_run=True"),
+    (lambda: made(FsckReport).errors, "report.findings"),
+    (lambda: made(History).to_pandas(), "t.history().toPandas()"),
+    (lambda: made(Branch).delete(), "t.branches.delete('exp')"),
+    (lambda: made(Tag).checkout(), "t.checkout(tag='v1')"),
+    (lambda: made(IndexInfo).drop(), "t.indexes.drop('id_idx')"),
+    (lambda: made(Lineage).read(), "t.frozen.read('v1')"),
+    (lambda: made(Lineage).algorithms, "Did you mean 'algorithm'?"),
+    (lambda: made(Remote).push(), "t.remotes.push(remote)"),
+    # --- functions of the package, and what it does not have
+    (lambda: register(), "register(spark, "),
+    (lambda: register("lake"), "register(spark, "),
+    (lambda: capabilities(None), "capabilities(spark)"),
+    (lambda: MatchQuery(), "MatchQuery(query"),
+    (lambda: MaintenancePolicy(older_than="7d"), "{'cleanup': {'older_than': '7d'}}"),
+    (lambda: lance_spark.read("flights.lance"), "LanceTable.for_path(path)"),
+    (lambda: lance_spark.LanceTabel, "Did you mean 'LanceTable'?"),
+    # --- values of another kind
+    (lambda: t.checkout(as_of=3), "t.checkout(branch=None"),
+    (lambda: t.layout.cluster_by(["id"]), "t.layout.cluster_by(*columns"),
+    (lambda: lake.table(3), "lake.table(name"),
+    (lambda: t.maintain(3), "t.maintain(policy=None"),
     # --- a value of another kind
     (lambda: t.diff("exp", "main"), "t.diff('main..exp')"),
     (lambda: t.rename_columns("x", "y"), "t.rename_columns({'old': 'new'})"),
@@ -156,6 +225,8 @@ def test_an_error_inside_of_a_verb_is_not_one_of_its_arguments():
         return None + 1
 
     class Table(words.Hinting):
+        _typed = "t"
+
         def apply(self, function, count: int = 1):
             return function(count)
 
@@ -169,3 +240,27 @@ def test_an_error_inside_of_a_verb_is_not_one_of_its_arguments():
 
 def test_a_span_as_text_is_a_policy():
     assert CleanupPolicy(older_than="7d").older_than == timedelta(days=7)
+
+
+def test_what_a_class_does_stays_as_it_is():
+    """Only what Python's grammar would refuse anyway has an answer."""
+
+    class Both(Shown, list):
+        pass
+
+    class Longer(Both):
+        pass
+
+    assert (Longer([1, 2])[1], list(Longer([3])), len(Longer()), bool(Longer())) == (2, [3], 0, False)
+    assert bool(t)
+    assert bool(lake)
+    assert not hasattr(made(FsckReport), "__nothing__")
+    assert pickle.loads(pickle.dumps(Branch("exp", None, 1, None))).name == "exp"
+
+
+def test_the_branch_and_the_version_of_a_handle_are_plain_values():
+    """A subclass that could answer ``t.branch('exp')`` would be an empty struct in a DataFrame of Spark."""
+    assert {inspect.signature(getattr(LanceTable, name).fget).return_annotation for name in ("branch", "version")} == {
+        "str",
+        "int",
+    }

@@ -102,7 +102,7 @@ def test_the_package_shows_its_names_and_nothing_else():
     assert lance_spark.__all__ == NAMES
     assert dir(lance_spark) == sorted([*NAMES, *WITH_TORCH, "__version__", "errors"])
     assert lance_spark.errors is errors
-    with pytest.raises(AttributeError, match="no attribute 'upsert_batches'"):
+    with pytest.raises(AttributeError, match="lance_spark has no 'upsert_batches'"):
         _ = lance_spark.upsert_batches
 
 

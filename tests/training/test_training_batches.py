@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from unittest.mock import patch
@@ -259,6 +260,29 @@ def test_a_function_that_workers_cannot_import_is_refused(uri, monkeypatch):
         stream(uri, convert=as_lists).loader(2)
     with pytest.raises(InvalidOption, match="it is not a function of a file"):
         pickle.dumps(stream(uri, convert=as_lists))  # as any DataLoader sends it to a spawned worker
+    with pytest.raises(InvalidOption, match=r"Workers cannot import convert=functools\.partial"):
+        stream(uri, convert=partial(as_lists)).loader(2)
+    with pytest.raises(InvalidOption, match="Workers cannot import collate_fn=as_lists"):
+        stream(uri).loader(2, collate_fn=as_lists)
+
+
+WRONG = [
+    (lambda uri: FrozenBatches(uri, "v1"), "FrozenBatches needs 'batching'"),
+    (lambda uri: FrozenBatches(uri, "v1", batch_size=32), r"Batching\(256\), split='train'"),
+    (lambda _: Batching(32, shuffle=True), r"Batching\(256, reshuffle=True\)"),
+    (lambda uri: stream(uri, convert=3), "convert=3 is no function"),
+    (lambda uri: stream(uri)[0], r"next\(iter\(batches\)\)"),
+    (lambda uri: next(stream(uri)), r"next\(iter\(batches\)\)"),
+    (lambda uri: stream(uri).to_pandas(), r"t\.frozen\.batches\('v1'\)"),
+    (lambda uri: FrozenRows(uri, "s")["id"], "a row by its position, not by 'id'"),
+    (lambda uri: FrozenRows(uri), "FrozenRows needs 'name'"),
+]
+
+
+@pytest.mark.parametrize(("call", "said"), WRONG, ids=[said for _, said in WRONG])
+def test_a_wrong_call_is_told_what_to_type(uri, call, said):
+    with pytest.raises(InvalidOption, match=said):
+        call(uri)
 
 
 def test_a_loader_that_makes_batches_of_batches_is_told_so(uri):
