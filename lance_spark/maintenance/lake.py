@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from lance_spark.catalog.lake import delete_ref, list_refs
-from lance_spark.catalog.lake_deleted import forget_old
 from lance_spark.catalog.lake_rules import BRANCH, LakeRef
 from lance_spark.catalog.leftovers import DEFAULT_AGE, find_leftovers, remove_leftover
 from lance_spark.catalog.name_rules import Catalog
@@ -24,6 +23,7 @@ from lance_spark.engine.local import Engine
 from lance_spark.errors import LanceSparkError, NotFound, Refused
 from lance_spark.lake.audit import leftovers as audits
 from lance_spark.lake.audit import sweep
+from lance_spark.lake.deleted import forget_old
 from lance_spark.lake.diff import diff
 from lance_spark.lake.publish import latest, read_branch, recover
 from lance_spark.maintenance import expiry_rules

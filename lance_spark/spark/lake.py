@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from lance_spark.catalog import lake as lake_actions
-from lance_spark.catalog.lake_deleted import restore_ref
 from lance_spark.catalog.lake_rules import BRANCH, TAG, LakeRef
 from lance_spark.catalog.name_rules import Catalog, Name
 from lance_spark.core.show import Card, Grid, Shown
@@ -16,6 +15,7 @@ from lance_spark.core.texts import counted, moment
 from lance_spark.core.words import ASKED_OF_COLLECTIONS, OF_LAKE_BRANCHES, Hinting
 from lance_spark.engine.session_spark import RunOn, engine_of, session_or_none
 from lance_spark.lake import branches
+from lance_spark.lake.deleted import restore_ref
 from lance_spark.lake.report import LakeDiff, Publish
 from lance_spark.merge.option_rules import Prefer, PublishOptions
 from lance_spark.session.caches import refresh

@@ -7,9 +7,9 @@ from support.branched_lakes import ids, later, make_lake, state, write
 from lance_spark.catalog import journal as journals
 from lance_spark.catalog import lake as lake_actions
 from lance_spark.catalog import manifest_commits
-from lance_spark.catalog.lake_deleted import forget_old
 from lance_spark.catalog.removing import collect_orphans, plan_orphans
 from lance_spark.errors import Conflict
+from lance_spark.lake.deleted import forget_old
 from lance_spark.storage import refs
 
 OLD = [0, 1, 2]

@@ -8,9 +8,9 @@ from support.branched_lakes import Mortal, clean_up, later, left_over, make_lake
 from support.killed import Killed
 
 from lance_spark import LanceCatalog
-from lance_spark.catalog import lake_deleted
 from lance_spark.catalog.removing import collect_orphans, plan_orphans
 from lance_spark.errors import AlreadyExists, NotFound, Refused
+from lance_spark.lake import deleted
 from lance_spark.maintenance.lake import remove_leftovers
 
 OLD = [0, 1, 2]
@@ -101,7 +101,7 @@ def test_a_table_that_was_created_again_is_not_the_one_that_a_tag_had(lake, monk
     lake.branches.delete("etl", purge=True)
     lake.drop_table("a")
     write(lake, "a", 7)
-    monkeypatch.setattr(lake_deleted, "_SKEW", timedelta(0))
+    monkeypatch.setattr(deleted, "_SKEW", timedelta(0))
     with pytest.raises(Refused, match="a: another table is in its directory now"):
         lake.tags.restore("v1")
 

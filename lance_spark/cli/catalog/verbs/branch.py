@@ -118,7 +118,7 @@ def _restore(session: CatalogSession, asked: LakeBranchArguments) -> None:
 
 def restore(session: CatalogSession, kind: str, name: str, dry_run: bool) -> None:
     """Restore a branch or tag of the lake, and say so."""
-    from lance_spark.catalog.lake_deleted import restore_ref
+    from lance_spark.lake.deleted import restore_ref
 
     found = restore_ref(session.lake, kind, name, dry_run)
     which = f"{kind.capitalize()} '{name}' of {counted(found.tables, 'table')}"
