@@ -16,10 +16,8 @@ from lance_spark.catalog.publish_rules import (
     PublishOutcome,
     PublishVerdict,
     audit_file,
+    decode,
     decode_audit,
-    decode_journal,
-    decode_outcome,
-    decode_verdict,
     journal_name,
     outcome_name,
     sequence_of,
@@ -46,21 +44,21 @@ def read_journal(manifest: DatasetLocation, sequence: int) -> Journal:
     content = files.read(manifest, f"{DIRECTORY}/{name}")
     if content is None:
         raise CorruptData(f"The file {name} of a publish was listed, but cannot be found.")
-    return decode_journal(content, name)
+    return decode(Journal, content, name)
 
 
 def read_verdict(manifest: DatasetLocation, sequence: int) -> PublishVerdict | None:
     """Whether a publish goes forward or back; None if that is undecided. Raises CorruptData."""
     name = verdict_name(sequence)
     content = files.read(manifest, f"{DIRECTORY}/{name}")
-    return None if content is None else decode_verdict(content, name)
+    return None if content is None else decode(PublishVerdict, content, name)
 
 
 def read_outcome(manifest: DatasetLocation, sequence: int) -> PublishOutcome | None:
     """The outcome of a publish; None if it is unfinished. Raises CorruptData."""
     name = outcome_name(sequence)
     content = files.read(manifest, f"{DIRECTORY}/{name}")
-    return None if content is None else decode_outcome(content, name)
+    return None if content is None else decode(PublishOutcome, content, name)
 
 
 def write_journal(manifest: DatasetLocation, journal: Journal) -> bool:

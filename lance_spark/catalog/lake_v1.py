@@ -64,7 +64,6 @@ def create_on_tables(
 
 
 def find_on_tables(catalog: Catalog, kind: str, name: str) -> LakeRef | None:
-    """The ref, by the tables that have it; None if none has."""
     found = [ref for ref in _found(catalog, kind, name, _places(catalog)) if ref is not None]
     return _summary(kind, name, found) if found else None
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from lance_spark.catalog.entry_rules import Entry
 from lance_spark.catalog.name_rules import MANIFEST, Mode, from_object_id
@@ -51,6 +51,16 @@ class LakeConflict(NamedTuple):
         return f"{self.name}: {self.reason}"
 
 
+class _Stored:
+    """A dataclass in a JSON file of its own."""
+
+    def _stored(self) -> dict[str, Any]:
+        return asdict(cast("Any", self))
+
+    def encode(self) -> bytes:
+        return json.dumps(self._stored(), ensure_ascii=False, indent=1).encode()
+
+
 @dataclass(frozen=True)
 class JournalTable:
     object_id: str
@@ -72,7 +82,7 @@ class JournalTable:
 
 
 @dataclass(frozen=True)
-class Journal:
+class Journal(_Stored):
     sequence: int
     id: str
     branch: str
@@ -114,9 +124,9 @@ class Journal:
         """Directories of its tables, with their names."""
         return {table.location: table.name for table in self.tables}
 
-    def encode(self) -> bytes:
-        given = {name: value for name, value in asdict(self).items() if name != "prefer" or value}
-        return _encoded(given)  # without a preference, earlier releases read it, too
+    def _stored(self) -> dict[str, Any]:
+        # Without a preference, earlier releases read it, too.
+        return {name: value for name, value in asdict(self).items() if name != "prefer" or value}
 
 
 @dataclass(frozen=True)
@@ -129,7 +139,7 @@ class TableOutcome:
 
 
 @dataclass(frozen=True)
-class PublishOutcome:
+class PublishOutcome(_Stored):
     sequence: int
     id: str
     outcome: str
@@ -144,24 +154,18 @@ class PublishOutcome:
         """Whether all tables have the changes."""
         return self.outcome == PUBLISHED
 
-    def encode(self) -> bytes:
-        return _encoded(asdict(self))
-
 
 @dataclass(frozen=True)
-class PublishVerdict:
+class PublishVerdict(_Stored):
     """Whether a publish goes forward or back: the first one that is written counts."""
 
     id: str
     outcome: str
     conflicts: tuple[LakeConflict, ...] = ()
 
-    def encode(self) -> bytes:
-        return _encoded(asdict(self))
-
 
 @dataclass(frozen=True)
-class AuditRecord:
+class AuditRecord(_Stored):
     """What the last audit of a branch of the lake said, for whoever reviews its merge: nothing decides by it."""
 
     branch: str
@@ -183,9 +187,6 @@ class AuditRecord:
     def is_of(self, journal: Journal) -> bool:
         """Whether the branch is as the audit saw it."""
         return (self.branch_version, self.tables) == (journal.branch_version, _versions_in(journal))
-
-    def encode(self) -> bytes:
-        return _encoded(asdict(self))
 
 
 def _versions_in(journal: Journal) -> dict[str, int]:
@@ -226,29 +227,11 @@ def sequence_of(name: str) -> int | None:
     return _LAST - int(match[1]) if match else None
 
 
-def _encoded(values: Mapping[str, Any]) -> bytes:
-    return json.dumps(values, ensure_ascii=False, indent=1).encode()
-
-
-def decode_journal(content: bytes, name: str) -> Journal:
-    """The journal in a file. Raises CorruptData."""
-    return _decoded(Journal, content, name)
-
-
-def decode_outcome(content: bytes, name: str) -> PublishOutcome:
-    """The outcome in a file. Raises CorruptData."""
-    return _decoded(PublishOutcome, content, name)
-
-
-def decode_verdict(content: bytes, name: str) -> PublishVerdict:
-    """The verdict in a file. Raises CorruptData."""
-    return _decoded(PublishVerdict, content, name)
-
-
 _File = TypeVar("_File", Journal, PublishOutcome, PublishVerdict)
 
 
-def _decoded(kind: type[_File], content: bytes, name: str) -> _File:
+def decode(kind: type[_File], content: bytes, name: str) -> _File:
+    """A journal, outcome or verdict from its file. Raises CorruptData."""
     try:
         found = read_as(kind, decode_json(content))
         if getattr(found, "outcome", PUBLISHED) not in (PUBLISHED, TAKEN_BACK):

@@ -304,8 +304,6 @@ def begins_copy(transaction: Transaction | None) -> bool:
 
 
 class ColumnTrack(NamedTuple):
-    """The columns of a feed in one version."""
-
     ids: tuple[int | None, ...]
     """Ids of their fields; None for a column that the version does not have."""
     names: tuple[str | None, ...]

@@ -14,10 +14,11 @@ from lance_spark.cleanup.retention_rules import Verdict
 from lance_spark.cleanup.sweep_rules import SUMS
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.records.reflog import decode, encode
+from lance_spark.core.records.stored_json import UNREADABLE, read_as
 from lance_spark.core.refs import MAIN, Branch, RefTable, Tag
 from lance_spark.core.show import fields_of
 from lance_spark.errors import CorruptData
-from lance_spark.survey.chain_rules import Chain, Survey, VersionFile
+from lance_spark.survey.chain_rules import Chain, Survey
 
 FORMAT = 1
 
@@ -99,7 +100,7 @@ def from_document(document: Mapping[str, Any], location: DatasetLocation) -> tup
             branches=tuple(document.get("branches", ())),  # a plan of an older release cleans all of them
         )
         return facts, list(document["parts"])
-    except (KeyError, TypeError, ValueError, IndexError) as problem:
+    except (*UNREADABLE, IndexError) as problem:
         raise CorruptData(f"The cleanup plan cannot be read: {problem!r}.", hint="Make the plan again.") from None
 
 
@@ -116,16 +117,12 @@ def _survey(survey: Survey) -> dict[str, Any]:
         "chains": [
             {
                 **fields_of(chain, "repository", "root", "branch", "has_ref"),
-                "versions": [_manifest(manifest) for manifest in chain.versions],
-                "detached": [_manifest(manifest) for manifest in chain.detached],
+                "versions": list(map(list, chain.versions)),
+                "detached": list(map(list, chain.detached)),
             }
             for chain in survey.chains
         ],
     }
-
-
-def _manifest(manifest: VersionFile) -> list[Any]:
-    return [manifest.version, manifest.name, manifest.size, manifest.modified_ns]
 
 
 def _read_survey(entry: Mapping[str, Any], location: DatasetLocation) -> Survey:
@@ -136,17 +133,7 @@ def _read_survey(entry: Mapping[str, Any], location: DatasetLocation) -> Survey:
     tags = [Tag(name, branch, version) for name, branch, version in entry["tags"]]
     return Survey(
         repositories=tuple(DatasetLocation(uri, location.options) for uri in entry["repositories"]),
-        chains=tuple(
-            Chain(
-                repository=chain["repository"],
-                root=chain["root"],
-                branch=chain["branch"],
-                has_ref=chain["has_ref"],
-                versions=tuple(VersionFile(*manifest) for manifest in chain["versions"]),
-                detached=tuple(VersionFile(*manifest) for manifest in chain["detached"]),
-            )
-            for chain in entry["chains"]
-        ),
+        chains=tuple(read_as(Chain, chain, lenient=True) for chain in entry["chains"]),
         refs=RefTable({branch.name: branch for branch in branches}, {tag.name: tag for tag in tags}),
         recorded_clones=entry["recorded_clones"],
         # A plan of an older release has none: then every recorded change counts as newer than the plan.

@@ -14,7 +14,7 @@ from lance_spark.cleanup import retention_rules
 from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.cleanup.sweep_rules import DELETE, DELETED, FAILED, GONE, KEEP, KEPT, UNKNOWN_KIND
 from lance_spark.core.location import is_within
-from lance_spark.core.show import Card, Grid, Shown
+from lance_spark.core.show import Card, Grid, Report
 from lance_spark.core.texts import counted, masked, readable
 from lance_spark.errors import PermissionDenied
 
@@ -23,7 +23,7 @@ PARTLY = 6
 
 
 @dataclass(frozen=True, repr=False)
-class CleanupReport(Shown):
+class CleanupReport(Report):
     """The result of a plan, or of carrying it out."""
 
     plan_id: str
@@ -76,24 +76,20 @@ class CleanupReport(Shown):
             return f"{said}; the next run finishes"
         return f"{said}: {denied[0]}" + (f", and {len(denied) - 1:,} more" if len(denied) > 1 else "")
 
-    def to_json(self) -> str:
-        """The report as a JSON object."""
+    def as_document(self) -> dict[str, Any]:
         totals = {name: dict(zip(("files", "bytes"), self.count(name), strict=True)) for name in _ENDS}
-        return json.dumps(
-            {
-                "plan": self.plan_id,
-                "dataset": self.dataset,
-                "executed": self.executed,
-                "ran_on": self.ran_on,
-                "to_delete": dict(zip(("files", "bytes"), self.to_delete, strict=True)),
-                "totals": totals if self.executed else {},
-                "versions": {branch: dict(counts) for branch, counts in self.versions.items()},
-                "planned": [dict(row) for row in self.planned],
-                "outcomes": [dict(row) for row in self.outcomes],
-                "warnings": list(self.warnings),
-            },
-            indent=2,
-        )
+        return {
+            "plan": self.plan_id,
+            "dataset": self.dataset,
+            "executed": self.executed,
+            "ran_on": self.ran_on,
+            "to_delete": dict(zip(("files", "bytes"), self.to_delete, strict=True)),
+            "totals": totals if self.executed else {},
+            "versions": {branch: dict(counts) for branch, counts in self.versions.items()},
+            "planned": [dict(row) for row in self.planned],
+            "outcomes": [dict(row) for row in self.outcomes],
+            "warnings": list(self.warnings),
+        }
 
     def __str__(self) -> str:
         """Tables of versions and of files and bytes by kind and branch, and a one-line summary."""
@@ -190,7 +186,7 @@ ROWS = pa.schema(
 
 
 @dataclass(frozen=True, repr=False)
-class FleetReport(Shown):
+class FleetReport(Report):
     """What a cleanup of many tables did, or would do."""
 
     rows: Sequence[Mapping[str, Any]]
@@ -208,13 +204,10 @@ class FleetReport(Shown):
     def complete(self) -> bool:
         return not self.problems
 
-    def to_json(self) -> str:
-        """The report as a JSON object."""
+    def as_document(self) -> dict[str, Any]:
         tables = [{**row, "report": json.loads(row["report"]) if row["report"] else None} for row in self.rows]
         totals = {name: sum(row[name] for row in self.rows) for name in ("versions", "files", "bytes", "failed")}
-        return json.dumps(
-            {"executed": self.executed, "ran_on": self.ran_on, "totals": totals, "tables": tables}, indent=2
-        )
+        return {"executed": self.executed, "ran_on": self.ran_on, "totals": totals, "tables": tables}
 
     def __str__(self) -> str:
         """A row per table, the errors of tables that were not cleaned, and a one-line summary."""
@@ -361,7 +354,7 @@ class Upkeep:
 
 
 @dataclass(frozen=True, repr=False)
-class LakeReport(Shown):
+class LakeReport(Report):
     """What a cleanup of a catalog did, or would do."""
 
     catalog: str
@@ -397,17 +390,13 @@ class LakeReport(Shown):
         codes = [row["exit_code"] for row in self.tables.rows if row["state"] != "empty"]
         return min(codes) if codes and all(codes) else None
 
-    def to_json(self) -> str:
-        """The report as a JSON object."""
-        return json.dumps(
-            {
-                "catalog": self.catalog,
-                **json.loads(self.tables.to_json()),
-                "upkeep": [vars(each) for each in self.upkeep],
-                "notes": list(self.notes),
-            },
-            indent=2,
-        )
+    def as_document(self) -> dict[str, Any]:
+        return {
+            "catalog": self.catalog,
+            **self.tables.as_document(),
+            "upkeep": [vars(each) for each in self.upkeep],
+            "notes": list(self.notes),
+        }
 
     def __str__(self) -> str:
         """A row per table, other upkeep, problems, and a one-line summary."""

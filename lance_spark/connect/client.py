@@ -115,7 +115,6 @@ def connect(spark: SparkSession) -> Connection | None:
 
 
 def current(spark: SparkSession) -> Connection | None:
-    """The connection of a session; None if it has none."""
     return _connections.get(spark)
 
 

@@ -63,7 +63,6 @@ def failed(failure: Failure) -> str:
 
 
 def opened_answer(text: str) -> tuple[Any, LanceSparkError | Failure | None]:
-    """The value of an answer, or the error that it is."""
     found: Mapping[str, Any] = json.loads(text)
     if "failed" in found:
         return None, Failure(**found["failed"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
@@ -274,6 +275,18 @@ def as_json(value: object) -> Any:
 def card_of(value: Shown) -> Card:
     """The card of a value, for a page that lays it out in its own way."""
     return value._card()
+
+
+class Report(Shown):
+    """What a verb reports at its end: a card, and a JSON object, which jobs and dashboards read."""
+
+    def as_document(self) -> dict[str, Any]:
+        """As JSON values."""
+        raise NotImplementedError
+
+    def to_json(self) -> str:
+        """The report as a JSON object."""
+        return json.dumps(self.as_document(), indent=2)
 
 
 class ShownInOneLine(Shown):

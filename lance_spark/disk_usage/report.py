@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from lance_spark.core.ref_names import lake_id_of
-from lance_spark.core.show import Card, Grid, Shown
+from lance_spark.core.show import Card, Grid, Report
 from lance_spark.core.texts import counted, readable
 from lance_spark.disk_usage.holder_rules import BRANCH, OLD, TAG, Costs, Holder, RefUsage
 from lance_spark.errors import NotFound
@@ -31,7 +31,7 @@ USAGE = pa.schema(
 
 
 @dataclass(frozen=True, repr=False)
-class StorageReport(Shown):
+class StorageReport(Report):
     """What a dataset takes, and what each ref costs. Sizes are in bytes."""
 
     dataset: str
@@ -88,25 +88,21 @@ class StorageReport(Shown):
         """``refs`` as a DataFrame, or as an Arrow table without a session."""
         return self.to_arrow() if self.frame is None else self.frame(self.to_arrow())
 
-    def to_json(self) -> str:
-        """The report as a JSON object."""
+    def as_document(self) -> dict[str, Any]:
         kinds = {
             kind: {"files": files, "bytes": size, "unneeded_bytes": unneeded}
             for kind, (files, size, unneeded) in self.kinds.items()
         }
-        return json.dumps(
-            {
-                "dataset": self.dataset,
-                "files": self.files,
-                "bytes": self.bytes,
-                "unneeded_bytes": self.unneeded,
-                "kinds": kinds,
-                "refs": [asdict(record) for record in self.refs],
-                "warnings": list(self.warnings),
-                "ran_on": self.ran_on,
-            },
-            indent=2,
-        )
+        return {
+            "dataset": self.dataset,
+            "files": self.files,
+            "bytes": self.bytes,
+            "unneeded_bytes": self.unneeded,
+            "kinds": kinds,
+            "refs": [asdict(record) for record in self.refs],
+            "warnings": list(self.warnings),
+            "ran_on": self.ran_on,
+        }
 
     def summary(self) -> str:
         return f"{counted(self.files, 'file')}, {readable(self.bytes)}; {readable(self.unneeded)} that no ref needs"
@@ -228,7 +224,7 @@ def lake_usage(tables: Sequence[Mapping[str, Any]], names: Mapping[str, tuple[st
 
 
 @dataclass(frozen=True, repr=False)
-class CatalogStorage(Shown):
+class CatalogStorage(Report):
     """What the tables of a catalog take. Sizes are in bytes."""
 
     root: str
@@ -268,8 +264,7 @@ class CatalogStorage(Shown):
         """``tables`` as a DataFrame, or as an Arrow table without a session."""
         return self.to_arrow() if self.frame is None else self.frame(self.to_arrow())
 
-    def to_json(self) -> str:
-        """The report as a JSON object, with every table's own report."""
+    def as_document(self) -> dict[str, Any]:
         tables = [
             {
                 **row,
@@ -278,17 +273,14 @@ class CatalogStorage(Shown):
             }
             for row in self.tables
         ]
-        return json.dumps(
-            {
-                "catalog": self.root,
-                "bytes": self.bytes,
-                "unneeded_bytes": self.unneeded,
-                "ran_on": self.ran_on,
-                "lake_refs": [asdict(usage) for usage in self.lake_refs],
-                "tables": tables,
-            },
-            indent=2,
-        )
+        return {
+            "catalog": self.root,
+            "bytes": self.bytes,
+            "unneeded_bytes": self.unneeded,
+            "ran_on": self.ran_on,
+            "lake_refs": [asdict(usage) for usage in self.lake_refs],
+            "tables": tables,
+        }
 
     def summary(self) -> str:
         bad = f"; {counted(len(self.problems), 'table')} could not be looked at" if self.problems else ""

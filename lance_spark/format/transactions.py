@@ -68,7 +68,6 @@ class Transaction:
 
     @property
     def message(self) -> str | None:
-        """The commit message; None if there is none."""
         return self.properties.get(MESSAGE)
 
     @property

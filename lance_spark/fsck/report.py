@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lance_spark.catalog.doctor_rules import UNREGISTERED, Finding
 from lance_spark.core.records.finding_codes import ERROR, SEVERITIES, UNREACHABLE
-from lance_spark.core.show import Card, Grid, Shown, fields_of
+from lance_spark.core.show import Card, Grid, Report, fields_of
 from lance_spark.core.texts import counted, few
 from lance_spark.core.words import ASKED_OF_REPORTS, OF_FSCK_REPORTS
 from lance_spark.errors import CorruptData, LanceSparkError, StorageFailure
@@ -35,7 +35,7 @@ _MOST_REFS = 4
 
 
 @dataclass(frozen=True, repr=False)
-class FsckReport(Shown):
+class FsckReport(Report):
     """What a check found. Notes are not damage: a sound dataset may have some."""
 
     _words, _asked = OF_FSCK_REPORTS, ASKED_OF_REPORTS
@@ -88,17 +88,13 @@ class FsckReport(Shown):
         """``findings`` as a DataFrame, or as an Arrow table without a session."""
         return self.to_arrow() if self.frame is None else self.frame(self.to_arrow())
 
-    def to_json(self) -> str:
-        """The report as a JSON object."""
-        return json.dumps(
-            {
-                **fields_of(self, "dataset", "deep", "sound", "complete", "exit_code", "versions", "files"),
-                "findings": [{**asdict(finding), **_row(finding)} for finding in self.findings],
-                "ran_on": self.ran_on,
-                **self._repair(),
-            },
-            indent=2,
-        )
+    def as_document(self) -> dict[str, Any]:
+        return {
+            **fields_of(self, "dataset", "deep", "sound", "complete", "exit_code", "versions", "files"),
+            "findings": [{**asdict(finding), **_row(finding)} for finding in self.findings],
+            "ran_on": self.ran_on,
+            **self._repair(),
+        }
 
     def _repair(self) -> dict[str, Any]:
         if self.repair is None:
@@ -198,7 +194,7 @@ def checked_row(table: str, uri: str, found: FsckReport | LanceSparkError) -> di
 
 
 @dataclass(frozen=True, repr=False)
-class CatalogFsckReport(Shown):
+class CatalogFsckReport(Report):
     """What a check of a catalog found."""
 
     catalog: str
@@ -227,8 +223,7 @@ class CatalogFsckReport(Shown):
                 return code
         return min(codes) if codes else CATALOG_WRONG if self.wrong else 0
 
-    def to_json(self) -> str:
-        """The report as a JSON object."""
+    def as_document(self) -> dict[str, Any]:
         tables = [
             {
                 **fields_of(check, "table", "uri"),
@@ -242,7 +237,7 @@ class CatalogFsckReport(Shown):
         ]
         catalog = [vars(finding) | {"mendable": finding.mendable} for finding in self.findings]
         told = {"catalog": self.catalog, "deep": self.deep, "sound": self.sound, "exit_code": self.exit_code}
-        return json.dumps({**told, "tables": tables, "findings": catalog, "ran_on": self.ran_on}, indent=2)
+        return {**told, "tables": tables, "findings": catalog, "ran_on": self.ran_on}
 
     def summary(self) -> str:
         bad = sum(check.exit_code != 0 for check in self.tables)

@@ -34,8 +34,6 @@ from lance_spark.storage.resolving import resolve
 
 
 class _Decision(NamedTuple):
-    """What to do to one index of a version."""
-
     name: str
     kind: str
     column: str

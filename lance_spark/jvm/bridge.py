@@ -206,7 +206,6 @@ class Bridge:
         return made
 
     def default_method(self, interfaces: tuple[str, ...], name: str, arguments: Sequence[Any]) -> Any:
-        """The default method of that name that takes the arguments; None if there is none."""
         key = (interfaces, name, len(arguments))
         if key not in self._methods:
             self._methods[key] = [

@@ -151,5 +151,4 @@ def recover(catalog: Catalog, engine: Engine) -> PublishReport | None:
 
 
 def finished(found: publishing.Finished, dropped: Dropped | None = None) -> PublishReport:
-    """The report of a publish that has ended."""
     return PublishReport(report(*found, dropped), tuple(table.location for table in found.journal.tables))

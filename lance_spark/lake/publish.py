@@ -150,7 +150,6 @@ def read_branch(catalog: Catalog, name: str) -> manifest_rules.BranchRows:
 
 
 def _branch_rows(catalog: Catalog, there: Catalog) -> manifest_rules.BranchRows:
-    """The branch that a catalog is at."""
     assert there.ref is not None
     own = _own_journals(catalog, there.ref)
     begins = _base(catalog, there.ref, own)

@@ -60,7 +60,6 @@ def _truncated(values: pa.Array, width: int) -> pa.Array:
 
 
 def key_of(transform: Transform, kind: pa.DataType, value: Any) -> Any:
-    """The transform of one value, in the form of :data:`Key`."""
     return plain(key_column(transform, pa.array([value], kind)))[0]
 
 

@@ -7,7 +7,6 @@ ref with a new ``expire_after`` have a new end without a warning, so they start 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,7 @@ from lance_spark.core.lifetimes import Lifetime, Warned
 from lance_spark.core.records.reflog import DEFAULT_UNDO_WINDOW, RefChange, is_wanted, kept_branches
 from lance_spark.core.ref_names import is_lake_tag, is_own_tag, is_stream_tag, lake_branch_of
 from lance_spark.core.refs import RefTable
-from lance_spark.core.show import Card, Grid, Shown
+from lance_spark.core.show import Card, Grid, Report
 from lance_spark.core.texts import counted, from_span, moment, to_span
 from lance_spark.errors import CorruptData, Refused
 from lance_spark.refs.ref_rules import check_delete_branch, frozen_set_of
@@ -265,7 +264,7 @@ class ExpiryEntry:
 
 
 @dataclass(frozen=True, repr=False)
-class ExpiryPlan(Shown):
+class ExpiryPlan(Report):
     """The decisions about all branches and tags of a dataset. It can be printed, stored and carried out."""
 
     dataset: str
@@ -288,7 +287,7 @@ class ExpiryPlan(Shown):
         return self.of(WARN)
 
     def as_document(self) -> dict[str, Any]:
-        """As JSON values; :func:`from_document` reads them."""
+        """:func:`from_document` reads it."""
         return {
             "format": _FORMAT,
             "dataset": self.dataset,
@@ -298,9 +297,6 @@ class ExpiryPlan(Shown):
             "force": self.options.force,
             "refs": [_entry_document(entry) for entry in self.entries],
         }
-
-    def to_json(self) -> str:
-        return json.dumps(self.as_document(), indent=2)
 
     def grid(self, everything: bool = False) -> Grid:
         """The refs with an end as a table, or all refs."""
@@ -326,7 +322,7 @@ class ExpiryOutcome:
 
 
 @dataclass(frozen=True, repr=False)
-class ExpiryReport(Shown):
+class ExpiryReport(Report):
     plan: ExpiryPlan
     outcomes: tuple[ExpiryOutcome, ...]
     """For the refs that were to be deleted or warned about."""
@@ -338,9 +334,8 @@ class ExpiryReport(Shown):
     def complete(self) -> bool:
         return not self.of(STAYED)
 
-    def to_json(self) -> str:
-        done = [dict(vars(outcome)) for outcome in self.outcomes]
-        return json.dumps({**self.plan.as_document(), "outcomes": done}, indent=2)
+    def as_document(self) -> dict[str, Any]:
+        return {**self.plan.as_document(), "outcomes": [dict(vars(outcome)) for outcome in self.outcomes]}
 
     @property
     def summary(self) -> str:

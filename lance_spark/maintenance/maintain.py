@@ -300,7 +300,6 @@ def _ended_table(job: Job, table: FleetTable, record: TableRecord) -> TableRecor
 
 
 def _in_time(job: Job, table: FleetTable) -> TableRecord:
-    """The plan of a table if there is time for it."""
     enough = job.options.time_to_plan
     return plan_table(job, table) if enough is None or enough() else policy_rules.not_looked_at(_record(job, table))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any
@@ -18,7 +18,7 @@ from lance_spark.core.declared import at, file_values, option
 from lance_spark.core.patterns import unused
 from lance_spark.core.policy_files import Section, read_toml
 from lance_spark.core.records.reflog import DEFAULT_UNDO_WINDOW
-from lance_spark.core.records.stored_json import decode_json
+from lance_spark.core.records.stored_json import UNREADABLE, decode_json, read_as
 from lance_spark.core.refs import MAIN
 from lance_spark.core.texts import counted, few, from_span, readable
 from lance_spark.core.words import CALLS_OF_MAINTENANCE, HintingType
@@ -517,7 +517,7 @@ _NS = 10**9
 
 @dataclass(frozen=True)
 class Remembered:
-    checked_s: int | None = None
+    checked: int | None = None
     """When it was checked, in seconds since the epoch; None for never."""
     sound: bool = True
     """Whether that check found it sound."""
@@ -533,10 +533,7 @@ class Memory:
         return self.tables.get(uri, Remembered())
 
     def to_json(self) -> str:
-        tables = {
-            uri: {"checked": each.checked_s, "sound": each.sound, "left": each.left}
-            for uri, each in sorted(self.tables.items())
-        }
+        tables = {uri: asdict(each) for uri, each in sorted(self.tables.items())}
         return json.dumps({"format": _FORMAT, "tables": tables}, indent=1)
 
 
@@ -546,27 +543,22 @@ def read_memory(text: str) -> Memory:
         told = decode_json(text)
         if told["format"] != _FORMAT:
             raise ValueError(f"format {told['format']!r}")
-        tables = {
-            str(uri): Remembered(
-                None if each["checked"] is None else int(each["checked"]), bool(each["sound"]), int(each["left"])
-            )
-            for uri, each in told["tables"].items()
-        }
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        stored = {uri: [each[name] for name in ("checked", "sound", "left")] for uri, each in told["tables"].items()}
+        return Memory({uri: read_as(Remembered, each) for uri, each in stored.items()})
+    except UNREADABLE as problem:
         raise CorruptData(
             f"The state of the last maintenance cannot be read: {problem}.",
             hint="Delete the file. Then every table is checked again; nothing else is lost.",
         ) from None
-    return Memory(tables)
 
 
 def check_due(remembered: Remembered, rule: FsckRule, now_ns: int) -> str:
     """Why a table must be checked now; "" if not yet. A damaged table stays due until it is sound."""
-    if remembered.checked_s is None:
+    if remembered.checked is None:
         return "never checked"
     if not remembered.sound:
         return "damaged the last time"
-    age = timedelta(seconds=now_ns // _NS - remembered.checked_s)
+    age = timedelta(seconds=now_ns // _NS - remembered.checked)
     if age >= rule.every:
         return f"checked more than {from_span(rule.every)} ago" if rule.every else "every time"
     return ""
@@ -582,7 +574,7 @@ def remember(before: Memory, records: Iterable[TableRecord], now_ns: int) -> Mem
         # If a cleanup finds damage between two checks, the next run must check before refs expire.
         damaged = any(step.exit_code == CorruptData.exit_code for step in record.steps)
         if check is None:
-            tables[record.uri] = Remembered(was.checked_s, was.sound and not damaged, left)
+            tables[record.uri] = Remembered(was.checked, was.sound and not damaged, left)
         else:
             tables[record.uri] = Remembered(now_ns // _NS, check.state == DONE and not damaged, left)
     return Memory(tables)

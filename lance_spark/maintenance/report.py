@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from html import escape
+from typing import Any
 
 from lance_spark.cleanup.report import Upkeep, shown_state
 from lance_spark.core import layout
-from lance_spark.core.show import Card, Grid, Shown, fields_of, safe
+from lance_spark.core.show import Card, Grid, Report, fields_of, safe
 from lance_spark.core.texts import counted, few, masked, moment, one_line, readable
 from lance_spark.errors import PermissionDenied
 from lance_spark.maintenance import policy_rules
@@ -26,7 +26,7 @@ _UPKEEP = ("kind", "name", "state", "files", "bytes", "what", "error")
 
 
 @dataclass(frozen=True, repr=False)
-class MaintenanceReport(Shown):
+class MaintenanceReport(Report):
     """What a maintenance did, or would do. Sizes are in bytes."""
 
     root: str
@@ -89,30 +89,25 @@ class MaintenanceReport(Shown):
         return [(record.name, step) for record in self.tables for step in record.left]
 
     def steps(self, *states: str) -> list[tuple[TableRecord, StepRecord]]:
-        """Steps of all tables in these states."""
         return [(record, step) for record in self.tables for step in record.steps if step.state in states]
 
-    def to_json(self) -> str:
-        """The report as a JSON object."""
-        return json.dumps(
-            {
-                "root": self.root,
-                "executed": self.executed,
-                "started": self.started.isoformat(),
-                "seconds": self.seconds,
-                "finished": self.finished,
-                "expected_tables": len(self.tables) if self.expected is None else self.expected,
-                "complete": self.complete,
-                "exit_code": self.exit_code,
-                "freed_bytes": self.freed,
-                "left_steps": len(self.left),
-                "tables": [policy_rules.as_json(record) for record in self.tables],
-                "catalog": [fields_of(each, *_UPKEEP) for each in self.catalog],
-                "problems": [{"name": name, "problem": problem} for name, problem in self.problems],
-                "notes": list(self.notes),
-            },
-            indent=2,
-        )
+    def as_document(self) -> dict[str, Any]:
+        return {
+            "root": self.root,
+            "executed": self.executed,
+            "started": self.started.isoformat(),
+            "seconds": self.seconds,
+            "finished": self.finished,
+            "expected_tables": len(self.tables) if self.expected is None else self.expected,
+            "complete": self.complete,
+            "exit_code": self.exit_code,
+            "freed_bytes": self.freed,
+            "left_steps": len(self.left),
+            "tables": [policy_rules.as_json(record) for record in self.tables],
+            "catalog": [fields_of(each, *_UPKEEP) for each in self.catalog],
+            "problems": [{"name": name, "problem": problem} for name, problem in self.problems],
+            "notes": list(self.notes),
+        }
 
     def __str__(self) -> str:
         """A line for each planned or finished step, the problems, and a one-line summary."""
@@ -457,8 +452,8 @@ def to_prometheus(report: MaintenanceReport) -> str:
         ) in policy_rules.STATES:  # also those without a step: an alert would see a missing series as its last value
             add("table_steps", {**table, "state": state}, counts[state])
         add("table_runs_left", table, known.left)
-        if known.checked_s is not None:
-            add("table_checked_timestamp_seconds", table, known.checked_s)
+        if known.checked is not None:
+            add("table_checked_timestamp_seconds", table, known.checked)
             add("table_sound", table, known.sound)
     lines = []
     for name, drawn in samples.items():

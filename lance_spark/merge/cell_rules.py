@@ -78,7 +78,6 @@ class CellColumn(NamedTuple):
     """The fields by which its values are compared."""
 
     def named(self, in_ours: bool) -> str | None:
-        """The name in a side."""
         return self.ours if in_ours else self.theirs
 
     @property

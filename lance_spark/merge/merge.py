@@ -721,32 +721,22 @@ def _result(request: Request, plan: ReplayPlan, dry_run: bool = False) -> MergeR
 # --- Cherry-pick and revert: the change of one version, forwards or backwards
 
 
-def cherry_pick(
+def _replay_one(
+    action: str,
     location: DatasetLocation,
-    picked: PinnedVersion,
+    pin: PinnedVersion,
     into: str | None,
     engine: Engine,
     options: MergeOptions | None = None,
 ) -> MergeResult:
-    """Commit the change of one version to a branch. Raises Conflict, Refused or NotFound; then nothing was changed."""
+    """Commit the change of one version, or its opposite. Raises Conflict, Refused or NotFound, and changed nothing."""
     options = options or MergeOptions()
     check_writable(location, into)
-    make = pick_requests(location, picked, into, format_versions.CHERRY_PICK, options)
-    return replay(make, engine, options.dry_run)
+    return replay(pick_requests(location, pin, into, action, options), engine, options.dry_run)
 
 
-def revert(
-    location: DatasetLocation,
-    reverted: PinnedVersion,
-    into: str | None,
-    engine: Engine,
-    options: MergeOptions | None = None,
-) -> MergeResult:
-    """Commit to a branch the opposite of the change of one of its versions. Raises like :func:`cherry_pick`."""
-    options = options or MergeOptions()
-    check_writable(location, into)
-    make = pick_requests(location, reverted, into, format_versions.REVERT, options)
-    return replay(make, engine, options.dry_run)
+cherry_pick = partial(_replay_one, format_versions.CHERRY_PICK)
+revert = partial(_replay_one, format_versions.REVERT)
 
 
 def pick_requests(

@@ -89,7 +89,6 @@ class MergeResult(show.ShownInLines, show.Recorded):
     """Where files were copied, "local" or "spark"; None if none were."""
 
     def said(self, language: hints.Language, table: str | None = None) -> MergeResult:
-        """The result with its hint in a language."""
         return replace(self, hint=hints.said(self.hint, language, table=table)) if self.hint else self
 
     def lines(self) -> Iterator[show.Line]:

@@ -185,7 +185,6 @@ def switch_off(spark: SparkSession, reason: str) -> None:
 
 
 def current(spark: SparkSession) -> Room | None:
-    """The room of a session; None if it has none."""
     if spark not in _rooms and _rooms:
         inherit(spark)  # another Python object of a registered session, made before that was registered
     return _rooms.get(spark)

@@ -192,7 +192,6 @@ class _Rewriting:
         return left
 
     def _look(self, plan: OptimizePlan) -> tuple[PinnedVersion, dict[int, Fragment]]:
-        """The newest version, and its fragments by id."""
         head = pin_latest(self.location, plan.pin.branch)
         contents = versions.read_contents(self.location, head)
         return head, {fragment.id: fragment for fragment in contents.fragments()}

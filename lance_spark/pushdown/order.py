@@ -48,7 +48,6 @@ def sortable(keys: Sequence[SortKey], schema: pa.Schema) -> bool:
 
 
 def first_rows(keys: Sequence[SortKey], limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The first rows in this order, up to the limit."""
     held: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:

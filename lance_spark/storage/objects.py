@@ -41,7 +41,6 @@ def place_of(location: DatasetLocation, address: str) -> DatasetLocation:
 
 
 def look(location: DatasetLocation, address: str) -> StoredObject | None:
-    """What is at an address; None if nothing is."""
     found = files.look(place_of(location, address))
     return None if found is None else StoredObject(found.size, found.tag)
 

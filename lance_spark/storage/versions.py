@@ -213,7 +213,6 @@ class BranchVersions:
 
     @property
     def newest(self) -> int | None:
-        """Number of the newest version; None if there is none."""
         return next((version for version, _ in self._all()), None)
 
     def paths(self, newest: int) -> Iterator[tuple[int, str]]:

@@ -142,7 +142,6 @@ def commit_stream(stream: StreamJob, fragments: Sequence[str], number: int) -> P
 
 
 def _begun(job: WriteJob, batch: Batch, fragments: Sequence[str]) -> WriteJob:
-    """The job of a batch, on a dataset that there is."""
     if job.start is None:
         try:
             decide(batch, BranchLook(None, {}, 0))

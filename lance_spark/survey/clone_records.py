@@ -24,7 +24,6 @@ def write_record(source: DatasetLocation, name: str, target: DatasetLocation, pi
 
 
 def is_recorded(source: DatasetLocation, name: str) -> bool:
-    """Whether a source has a record of a clone of that name."""
     return files.read(source, f"{CLONES}/{name}{RECORD}") is not None
 
 

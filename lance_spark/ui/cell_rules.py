@@ -84,7 +84,6 @@ def cell(value: Any) -> Cell:
 
 
 def cells(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Cell, ...]:
-    """The cells of a row in the order of ``names``."""
     return tuple(cell(row.get(name)) for name in names)
 
 

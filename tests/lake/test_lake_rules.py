@@ -208,14 +208,14 @@ OUTCOME = rules.PublishOutcome(
 
 
 def test_what_is_written_is_read():
-    assert rules.decode_journal(JOURNAL.encode(), "x") == JOURNAL
-    assert rules.decode_outcome(OUTCOME.encode(), "x") == OUTCOME
+    assert rules.decode(rules.Journal, JOURNAL.encode(), "x") == JOURNAL
+    assert rules.decode(rules.PublishOutcome, OUTCOME.encode(), "x") == OUTCOME
     plain = replace(OUTCOME, manifest=None, conflicts=(), outcome=rules.PUBLISHED)
-    assert rules.decode_outcome(plain.encode(), "x") == plain
+    assert rules.decode(rules.PublishOutcome, plain.encode(), "x") == plain
     assert plain.is_published
     assert not OUTCOME.is_published
     verdict = rules.PublishVerdict("a1", rules.TAKEN_BACK, (rules.LakeConflict("a", "b"),))
-    assert rules.decode_verdict(verdict.encode(), "x") == verdict
+    assert rules.decode(rules.PublishVerdict, verdict.encode(), "x") == verdict
     assert JOURNAL.tables[0].name == "ns.c"
 
 
@@ -223,9 +223,9 @@ def test_what_is_written_is_read():
     "content", [b"", b"{", b"[]", b"null", b"{}", b'{"outcome": "maybe", "id": "", "conflicts": []}', b"\xff"]
 )
 def test_what_cannot_be_read_is_damage(content):
-    for decode in (rules.decode_journal, rules.decode_outcome, rules.decode_verdict):
+    for kind in (rules.Journal, rules.PublishOutcome, rules.PublishVerdict):
         with pytest.raises(CorruptData, match=r"0017\.json"):
-            decode(content, "0017.json")
+            rules.decode(kind, content, "0017.json")
 
 
 def test_what_was_taken_back_is_an_error():

@@ -14,14 +14,19 @@ from lance_spark.frozen.draw_rules import Lineage
 
 pytestmark = pytest.mark.pure
 
+
+def published(kind):
+    return lambda text: publish_rules.decode(kind, text, "n"), kind.encode, 1
+
+
 STORED = json.loads(Path(__file__).with_name("stored_records.json").read_text())
 CODECS = {
     "change of tag": (lambda text: reflog.decode("id", text), reflog.encode, 2),
     "deleted branch": (lambda text: reflog.decode("id", text), reflog.encode, 2),
-    "journal": (lambda text: publish_rules.decode_journal(text, "n"), publish_rules.Journal.encode, 1),
-    "journal with preference": (lambda text: publish_rules.decode_journal(text, "n"), publish_rules.Journal.encode, 1),
-    "outcome": (lambda text: publish_rules.decode_outcome(text, "n"), publish_rules.PublishOutcome.encode, 1),
-    "verdict": (lambda text: publish_rules.decode_verdict(text, "n"), publish_rules.PublishVerdict.encode, 1),
+    "journal": published(publish_rules.Journal),
+    "journal with preference": published(publish_rules.Journal),
+    "outcome": published(publish_rules.PublishOutcome),
+    "verdict": published(publish_rules.PublishVerdict),
     "lineage": (lambda text: Lineage.from_json(text.decode()), lambda value: value.to_json().encode(), None),
     "repair": (repair_record.read_record, lambda value: value.to_json().encode(), 2),
 }
