@@ -317,6 +317,11 @@ def change_layout() -> Hint:
     return Hint(python, f"ALTER TABLE {CATALOG}.{TABLE} CLUSTER BY (...)", f"{python} in Python")
 
 
+def drop_constraint() -> Hint:
+    python = "t.constraints.drop(...)"
+    return Hint(python, f"ALTER TABLE {CATALOG}.{TABLE} DROP CONSTRAINT ...", f"{python} in Python")
+
+
 def rename_column(name: str) -> Hint:
     python = f"t.rename_columns({{{name!r}: ...}})"
     return Hint(python, f"ALTER TABLE {CATALOG}.{TABLE} RENAME COLUMN `{name}` TO ...", f"{python} in Python")

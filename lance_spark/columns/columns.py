@@ -47,6 +47,7 @@ from lance_spark.storage.commits import attempts, commit_once, overtaken, own_pr
 from lance_spark.storage.copying import flattened
 from lance_spark.storage.datasets import open_pinned, pin_latest
 from lance_spark.storage.followers import check_writable
+from lance_spark.write.constraints import check_free
 
 OPERATION = "alter columns"
 FIRST_FORMATS = frozenset({"", "0.1"})
@@ -109,7 +110,7 @@ def alter_columns(
 
 
 def _check_layout(location: DatasetLocation, head: PinnedVersion, changes: Sequence[ColumnChange]) -> None:
-    """Raise Refused for dropping, renaming or retyping a column that the table's layout names."""
+    """Raise Refused for dropping, renaming or retyping a column that the table's layout or a constraint names."""
     for change in changes:
         if len(change.path) > 1:
             continue
@@ -118,6 +119,7 @@ def _check_layout(location: DatasetLocation, head: PinnedVersion, changes: Seque
             doing = "change the type of"
         if doing is not None:
             check_unnamed(location, head, frozenset(change.path), doing)
+            check_free(location, head, change.path, f"{doing} column '{change.path[0]}'")
 
 
 def check_format(contents: Contents, plan: Evolution) -> None:
@@ -377,8 +379,13 @@ class FilledFiles:
         self._call = fill_rules.call_key(values.identity or "", values.schema, options.tag) if known else None
 
     def look(self) -> tuple[PinnedVersion, Contents]:
-        """The newest version. Raises Conflict if an input column of the values was altered or dropped."""
+        """The newest version. Raises Conflict if an input column of the values was altered or dropped.
+
+        Raises Refused for a column that a constraint names: values come by column, and not by row.
+        """
         head = pin_latest(self._location, self._branch)
+        names = self._values.schema.names
+        check_free(self._location, head, names, f"write values of column '{', '.join(names)}'")
         contents = versions.read_contents(self._location, head)
         inputs = fill_rules.field_ids(contents.fields, self._values.inputs)
         if self._inputs is None:

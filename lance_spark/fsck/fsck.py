@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.fsck.record_findings import findings_of_records, findings_of_refs
 from lance_spark.fsck.report import FsckReport, worst_first
 from lance_spark.scan.fragment_reads import deleted_offsets
-from lance_spark.storage.datasets import locate
+from lance_spark.storage.datasets import locate, open_pinned
 from lance_spark.storage.files import each
 from lance_spark.storage.listing import linked_directories, list_range
 from lance_spark.storage.mem_wal import waiting_beside
@@ -56,6 +57,8 @@ from lance_spark.storage.spelling import spelling_of
 from lance_spark.storage.versions import read_manifests, read_snapshot
 from lance_spark.survey.chain_rules import Chain, Manifest, Survey, manifest_at, not_explained
 from lance_spark.survey.survey import DamagedRef, lenient_survey, listed_below, look_at
+from lance_spark.write.constraint_rules import Check, Constraint
+from lance_spark.write.constraints import EXAMPLES, constraints_of, rows_breaking
 
 
 def fsck(location: DatasetLocation, options: FsckOptions, engine: Engine, now_ns: int) -> FsckReport:
@@ -153,6 +156,7 @@ class _Check:
         found += self._compared(needed, bases, lost)
         found += self._row_ids()
         found += self._nulls()
+        found += self._broken()
         found += self._blobs(needed)
         found = [row for row in found if row["code"] != finding_codes.UNCOMMITTED] + _added_up(found)
         about = Confirming(self._survey, self._options.clones, self._options.clones_from)
@@ -231,6 +235,14 @@ class _Check:
             "look for nulls", list(null_items(self._survey)), look_for_nulls, finding_rules.SUSPECTS
         )
         rows: list[dict[str, Any]] = self._runner.collect("look for nulls", frame).to_pylist()
+        return rows
+
+    def _broken(self) -> list[dict[str, Any]]:
+        if not self._options.deep:
+            return []
+        stage = "check constraints"
+        frame = self._runner.flat_map(stage, list(null_items(self._survey)), look_for_broken, finding_rules.SUSPECTS)
+        rows: list[dict[str, Any]] = self._runner.collect(stage, frame).to_pylist()
         return rows
 
     def _blobs(self, needed: Frame) -> list[dict[str, Any]]:
@@ -520,6 +532,34 @@ def look_for_nulls(item: NullItem) -> Iterator[pa.RecordBatch]:
         finding_codes.NULLS_IMPOSSIBLE, item.path, **span, detail=detail, rows=max(found.values(), default=0)
     )
     yield pa.RecordBatch.from_pylist([row] if found else [], finding_rules.SUSPECTS)
+
+
+def look_for_broken(item: NullItem) -> Iterator[pa.RecordBatch]:
+    """SUSPECTS about rows that break a constraint of their version. Skips what other stages find."""
+    location, pin = item.blobs.location, item.blobs.pin
+    found: list[dict[str, Any]] = []
+    try:
+        constraints = constraints_of(location, pin)
+        fragments = read_snapshot(location, pin).contents.fragments() if constraints else ()
+        mine = [each.id for each in [*fragments][item.blobs.part :: item.blobs.parts]]
+        for constraint in constraints:
+            said = _told(location, pin, constraint, mine)
+            if said:
+                span = {"chain": item.chain, "first": item.position, "last": item.position}
+                detail = f"{constraint} of {pin}: {said}."
+                found.append(finding_rules.suspect(finding_codes.CONSTRAINT_BROKEN, item.path, **span, detail=detail))
+    except LanceSparkError:
+        pass
+    yield pa.RecordBatch.from_pylist(found, finding_rules.SUSPECTS)
+
+
+def _told(location: DatasetLocation, pin: PinnedVersion, constraint: Constraint, fragments: Sequence[int]) -> str:
+    """Some rows that break a constraint, or why nobody can tell; empty if none does."""
+    try:
+        check = Check(constraint, open_pinned(location, pin).schema)
+    except InvalidOption as unfit:
+        return unfit.message.rstrip(".")
+    return "; ".join(islice(rows_breaking(location, pin, check, fragments), EXAMPLES))
 
 
 def _strict_fields(snapshot: Snapshot) -> dict[int, tuple[str, ...]]:

@@ -15,7 +15,7 @@ from lance_spark.merge.change_rules import MergeConflict
 from lance_spark.merge.conflict_rules import AMBIGUOUS, CAST, KEY_CHANGED, OPAQUE, TAKEN_BEFORE, may_settle
 from lance_spark.merge.following_rules import COLUMNS_COMPACTED, UNCERTAIN
 from lance_spark.merge.option_rules import EVERY, OURS, THEIRS, Prefer
-from lance_spark.merge.result_rules import NO_NULLS, SAME_KEY, TWICE, WRITTEN
+from lance_spark.merge.result_rules import BROKEN, NO_NULLS, NOT_CHECKED, SAME_KEY, TWICE, WRITTEN
 
 Again = Callable[[str, Sequence[str]], hints.Hint]
 """The verb as it is typed with a preference, and with columns by which rows are matched."""
@@ -51,6 +51,12 @@ _HINTS = {
     change_rules.BOTH_NEW: _NEW,
     CAST: "Cast the column in the same way on the other side, then try again.",
     NO_NULLS: "Give these rows a value or delete them where they are, or let the column be null again. Then try again.",
+    BROKEN: hints.of(
+        "Change or delete these rows on the side that has them, or drop the constraint: ", hints.drop_constraint(), "."
+    ),
+    NOT_CHECKED: hints.of(
+        "Drop the constraint (", hints.drop_constraint(), "), merge, and add it again, which checks all rows."
+    ),
     WRITTEN: "Drop the column on both sides, after copying what is needed into another one; or restore, on the side "
     "that dropped it, the version before. If one side never had the column, take over the version that added it first.",
     KEY_CHANGED.partition("'")[0]: "Give the rows the same new key on both sides, then try again.",

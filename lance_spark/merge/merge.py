@@ -302,7 +302,9 @@ def _planned(request: Request, sides: change_rules.Sides, matching: Matching) ->
                 back[replacement.ours.id] = other.dead
     change = change_rules.with_rows_back(change, back)
     conflicts += blank_rows((request.location, there), sides, change.replaced)
-    result = ResultRows((request.location, there), sides, change, deletions, followed.ours_old)
+    settles = settled.cells is not None and bool(settled.cells.rows)
+    made = matching.given is not None or bool(settled.cells and settled.cells.emptied)
+    result = ResultRows((request.location, there), sides, change, deletions, followed.ours_old, settles, made)
     conflicts += result.conflicts()
     found = result.twins() if sides.settling and not len(matching.twins) else NO_TWINS
     change = replace(change, notes=(*change.notes, *result.notes()))

@@ -1,4 +1,4 @@
-"""Conflicts of a replay that only the rows of its result show: nulls, keys, and values of dropped columns.
+"""Conflicts of a replay that only the rows of its result show: nulls, keys, constraints, values of dropped columns.
 
 In: a planned change. Out: conflicts. Each side vouches for its own version, so only rows that one side brings are read,
 and of these only the columns in question: nothing is read where no column lost its nulls, no key is declared and no
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ import pyarrow.types as pt
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN
-from lance_spark.errors import NotCommittable
+from lance_spark.errors import InvalidOption, NotCommittable
 from lance_spark.format import row_ids
 from lance_spark.format.contents import Field, Fragment
 from lance_spark.format.operations import key_columns
@@ -29,7 +30,9 @@ from lance_spark.merge import result_rules
 from lance_spark.merge.change_rules import MergeChange, MergeConflict, Sides
 from lance_spark.merge.option_rules import OURS, THEIRS, Side
 from lance_spark.merge.result_rules import (
+    BROKEN,
     NO_NULLS,
+    NOT_CHECKED,
     SAME_KEY,
     TWICE,
     WRITTEN,
@@ -38,6 +41,8 @@ from lance_spark.merge.result_rules import (
     ResultField,
 )
 from lance_spark.scan.fragment_reads import FragmentRows, RowSource, deleted_offsets, read_rows, stored_schema
+from lance_spark.write.constraint_rules import Check, declared
+from lance_spark.write.constraints import rows_breaking
 
 _EXAMPLES = 5
 _NO_TWINS = np.zeros((0, 2), np.int64)
@@ -64,11 +69,17 @@ class ResultRows:
     """Rows that the plan deletes where both sides deleted rows, by fragment of ours."""
     ours_old: Mapping[int, row_ids.Runs]
     """Rows of the base in new fragments of ours, by fragment."""
+    settles: bool = False
+    """Whether rows that both sides changed are settled cell by cell."""
+    made: bool = False
+    """Whether such cells have values that no side has: null, or what the caller gives."""
 
     def conflicts(self) -> list[MergeConflict]:
-        if self.sides.is_fast_forward or self.sides.is_up_to_date:
-            return []  # the result is theirs, or ours
-        return [*self._nulls(), *self._keys(), *self._lost()]
+        if self.sides.is_up_to_date:
+            return []  # the result is ours
+        if self.sides.is_fast_forward:
+            return [*self._constraints()]  # the result is theirs, under the constraints of ours
+        return [*self._nulls(), *self._keys(), *self._lost(), *self._constraints()]
 
     def null_change(self, one_version: bool) -> NullChange:
         """Which fields of ours may be null afterwards, or no longer.
@@ -259,6 +270,39 @@ class ResultRows:
         if not len(twice) and not (question.ours_vouches or question.theirs_vouches):
             suspects, twice = there, there.counted_in([there]).above(1)
         return [self.sides.conflict(TWICE, rows=suspects.examples(twice))] if len(twice) else []
+
+    # --- Constraints, which are those of ours
+
+    def _constraints(self) -> Iterator[MergeConflict]:
+        """Constraints that rows of the result break, or might break where two sides meet in a row."""
+        sides, there = self.sides, self.locations[1]
+        mine = declared(sides.ours.contents.config)
+        vouched = {*declared(sides.theirs.contents.config)} if mine else set()
+        for constraint in mine:
+            try:
+                check = Check(constraint, self._schema(THEIRS))
+            except InvalidOption:
+                yield sides.conflict(f"{constraint} of {OURS} {NOT_CHECKED}: {THEIRS} has other columns")
+                continue
+            if constraint not in vouched:
+                found = delta(sides.base_theirs, sides.theirs)
+                brought = [each.id for each in (*found.added, *(after for _, after in found.changed))]
+                rows = tuple(islice(rows_breaking(there, sides.theirs.pin, check, brought), _EXAMPLES))
+                if rows:
+                    yield sides.conflict(f"{constraint} {BROKEN}", rows=rows)
+            if self._meet(check):
+                yield sides.conflict(f"{constraint} {NOT_CHECKED}: rows of the result have values of both sides")
+
+    def _meet(self, check: Check) -> bool:
+        """Whether a row of the result may have columns of a constraint from both sides, or values of neither."""
+        if self.settles and (self.made or len(check.columns) > 1):
+            return True
+        ids = frozenset(entry.id for entry in self.sides.theirs.contents.fields if entry.name in check.columns)
+        return len(check.columns) > 1 and any(
+            columns(each.base, ids) not in (columns(each.ours, ids), columns(each.theirs, ids))
+            for each in self.change.replaced
+            if each.files
+        )
 
     # --- Values in columns that the other side dropped
 

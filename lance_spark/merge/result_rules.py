@@ -28,6 +28,8 @@ from lance_spark.merge.option_rules import OURS, Side
 NO_NULLS = "cannot be null"
 SAME_KEY = "both sides have new rows with the same key"
 TWICE = "more than one row would have the same key"
+BROKEN = "would be broken by rows of theirs"
+NOT_CHECKED = "cannot be checked by the merge"
 WRITTEN = "was dropped on one side, and the other one wrote values into it"
 
 

@@ -32,7 +32,7 @@ from lance_spark.jvm.bridge import Bridge, java_error, plain, spark_error
 from lance_spark.jvm.proxies import Implementation
 from lance_spark.layout.declaring import declare, look
 from lance_spark.native.changelogs import Changes, NativeChangelog, read_context
-from lance_spark.native.creating import Creating, shown_properties
+from lance_spark.native.creating import Creating, constraint_of, shown_properties
 from lance_spark.native.functions import KeyFunctions
 from lance_spark.native.layouts import column_of
 from lance_spark.native.places import PathPlaces, Place, Places, RootPlaces, identifier, parts_of, strings
@@ -45,6 +45,7 @@ from lance_spark.sql.lake_procedures import SYSTEM_TABLES
 from lance_spark.sql.procedures import PROCEDURES
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.resolving import resolve
+from lance_spark.write.constraints import add_constraint, drop_constraint
 
 # --- Lookups of a statement: each table at one version throughout the statement
 
@@ -201,6 +202,8 @@ FOR_WRITING = ()
 _OTHER = "java.lang.UnsupportedOperationException"
 """Spark turns an IllegalArgumentException into its own here, which hides this package's error."""
 _PROPERTIES = ("SetProperty", "RemoveProperty")
+_CONSTRAINTS = ("AddConstraint", "DropConstraint")
+"""Since Spark 4.1."""
 _CLUSTER = "ClusterBy"
 """ALTER TABLE ... CLUSTER BY, without columns for CLUSTER BY NONE."""
 
@@ -238,15 +241,27 @@ class Altering(Implementation):
                 hint="Use DROP COLUMN and ADD COLUMN; or CREATE OR REPLACE TABLE ... AS SELECT.",
             )
         clustered = [each for each in changes if each.getClass().getSimpleName() == _CLUSTER]
-        columns = [_change(each) for each in changes if each.getClass().getSimpleName() not in (*_PROPERTIES, _CLUSTER)]
+        others = (*_PROPERTIES, _CLUSTER, *_CONSTRAINTS)
+        columns = [_change(each) for each in changes if each.getClass().getSimpleName() not in others]
         for each in clustered:
             layout, _ = look(place.location, pin_latest(place.location, branch))
             by = tuple(column_of(reference) for reference in each.clusteringColumns())
             declare(place.location, branch, replace(layout, cluster=by, curve=False))
+        for each in (each for each in changes if each.getClass().getSimpleName() in _CONSTRAINTS):
+            _constrain(place.location, branch, each)
         if columns:
             alter_columns(place.location, branch, columns, engine_of(self.bridge.spark))
         if put or unset:
             self.places.alter_properties(place, put, unset)
+
+
+def _constrain(location: DatasetLocation, branch: str | None, change: Any) -> None:
+    """Add or drop a constraint. Raises Refused for another one than a CHECK."""
+    if change.getClass().getSimpleName() == "DropConstraint":
+        drop_constraint(location, branch, str(change.name()), bool(change.ifExists()))
+        return
+    given = constraint_of(change.constraint())
+    add_constraint(location, branch, given.name, given.condition)
 
 
 def _change(given: Any) -> ColumnChange:

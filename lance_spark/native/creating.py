@@ -19,6 +19,8 @@ from lance_spark.layout.layout_rules import NO_LAYOUT, TableLayout, declared_by
 from lance_spark.native.layouts import layout_of
 from lance_spark.native.places import Place, Places, parts_of
 from lance_spark.native.tables import WRITABLE, NativeWriteBuilder, check_options
+from lance_spark.write.constraint_rules import Constraint, checks_of
+from lance_spark.write.constraints import add_constraint
 
 FORMAT = "lance"
 _OWNER, _PROVIDER, _LOCATION, _MANAGED = "owner", "provider", "location", "is_managed_location"
@@ -34,13 +36,27 @@ class Creating(Implementation):
     _name: str
     places: Places
     load_table: Callable[..., Any]
+    _find: Callable[..., Place]
+
+    def capabilities(self) -> Any:
+        """What CREATE TABLE and ALTER TABLE may say. Defaults and generated columns are refused by Spark."""
+        found = self.bridge.new("java.util.HashSet")
+        for each in self.bridge.call(f"{names.CATALOG_CAPABILITY}.values"):
+            if str(each.toString()) == "SUPPORT_TABLE_CONSTRAINT":  # since Spark 4.1
+                found.add(each)
+        return found
 
     def create_table(self, ident: Any, given: Any, *others: Any) -> Any:
         """A table without rows. Columns come in three forms; each Spark converts its known ones to the last."""
         if _is_columns(given):
             return self.default("createTable", ident, given, *others)
         schema, partitions, properties = _parts(given, others)
+        declared = [] if others else [constraint_of(each) for each in _constraints(given)]
+        checks_of(declared, to_arrow(from_java(schema)))  # before there is a table
         make(self._begin(ident, "create", schema, partitions, properties))
+        for each in declared:
+            place = self._find(ident, for_reading=False)
+            add_constraint(place.location, place.branch_to_change("add a constraint"), each.name, each.condition)
         return self.load_table(ident)
 
     def create_table_like(self, ident: Any, given: Any, _source: Any) -> Any:
@@ -62,6 +78,12 @@ class Creating(Implementation):
         if _is_columns(given):
             return self.default(method, ident, given, *others)
         schema, partitions, properties = _parts(given, others)
+        if not others and _constraints(given):
+            raise Refused(
+                "Cannot replace a table with one that declares constraints: rows and constraints take two versions. "
+                "Nothing was changed.",
+                hint="Replace the table without them, then ALTER TABLE ... ADD CONSTRAINT.",
+            )
         stage = self._begin(ident, way, schema, partitions, properties)
         return NativeStagedTable(self.bridge, f"{self._name}.{ident.toString()}", schema, stage).java()
 
@@ -162,6 +184,27 @@ def _parts(given: Any, others: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     if others:
         return (given, *others)
     return given.schema(), given.partitions(), given.properties()
+
+
+def _constraints(given: Any) -> list[Any]:
+    """The constraints of a ``TableInfo``, which has them since Spark 4.1."""
+    return [*given.constraints()] if given.getClass().getSimpleName() == "TableInfo" else []
+
+
+def constraint_of(given: Any) -> Constraint:
+    """Spark's constraint. Raises Refused for another one than a CHECK that is enforced."""
+    kind = str(given.getClass().getSimpleName())
+    if kind != "Check":
+        raise Refused(
+            f"Cannot declare a constraint of the kind {kind}: only CHECK is kept and enforced. Nothing was changed.",
+            hint="Keys are not checked; rows that repeat one are found by GROUP BY ... HAVING count(*) > 1.",
+        )
+    if not given.enforced():
+        raise Refused(
+            f"Cannot declare constraint '{given.name()}' NOT ENFORCED: every constraint is. Nothing was changed.",
+            hint="Leave NOT ENFORCED out.",
+        )
+    return Constraint(str(given.name()), str(given.predicateSql()))
 
 
 # --- A table that is being created or replaced together with its rows

@@ -26,6 +26,7 @@ from lance_spark.scan.fragment_reads import Scan, ScanColumns, check_filter, cou
 from lance_spark.storage import commits, versions
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.followers import check_writable
+from lance_spark.write.constraints import check_none_since
 from lance_spark.write.data_files import read_target
 from lance_spark.write.isolation import Since, is_serializable
 
@@ -92,6 +93,8 @@ def _commit(work: Finish, tried: list[Prepared]) -> tuple[PinnedVersion, Prepare
         head, change = pin_latest(location, branch), work.change
         if head != work.start:
             commits.check_still_there(location, work.start)
+            if work.change.written and not work.terms.reordered:
+                check_none_since(location, work.start, head)
             rebase = rebase or row_commits.Rebase(location, work.start, work.change)
             head, change, added = rebase.on(head)
             tried.append(change)

@@ -99,6 +99,11 @@ INDEXES: Mapping[str, str] = {
     "stats": "SELECT * FROM lake.ns.t.indexes",
 }
 LAYOUT: Mapping[str, str] = dict.fromkeys(("analyze", "cluster_by", "describe", "partition_by"), _PYTHON)
+CONSTRAINTS: Mapping[str, str] = {
+    "add": _ALTER + "ADD CONSTRAINT positive CHECK (price > 0)",
+    "drop": _ALTER + "DROP CONSTRAINT positive",
+    "list": _PYTHON,
+}
 REMOTES: Mapping[str, str] = {
     "at": _SHELL.format("remote"),
     "fetch": _SHELL.format("fetch"),
@@ -160,7 +165,7 @@ LAKE_TAGS: Mapping[str, str] = {
     "list": _of_lake("list_lake_tags"),
     "restore": _LAKE_SHELL.format("tag --restore"),
 }
-COLLECTIONS = ("branches", "frozen", "indexes", "layout", "remotes", "streams", "tags")
+COLLECTIONS = ("branches", "constraints", "frozen", "indexes", "layout", "remotes", "streams", "tags")
 """What has verbs of its own."""
 
 

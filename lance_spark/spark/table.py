@@ -57,6 +57,7 @@ from lance_spark.session.caches import refresh, refreshing
 from lance_spark.spark import at_server_rules, maintenance
 from lance_spark.spark.at_server import here_or_there, tells
 from lance_spark.spark.columns import ColumnVerbs
+from lance_spark.spark.constraints import Constraints
 from lance_spark.spark.frozen import FrozenSets
 from lance_spark.spark.layout import LayoutVerbs
 from lance_spark.spark.maintenance import Indexes, OptimizeVerb, UpkeepVerbs
@@ -157,6 +158,11 @@ class LanceTable(
     def layout(self) -> LayoutVerbs:
         """The partitions and the clustering of this table, and changes of them."""
         return LayoutVerbs(self.spark, self.location, self.ref)
+
+    @property
+    def constraints(self) -> Constraints:
+        """The conditions that every row of this table satisfies, and changes of them."""
+        return Constraints(self.spark, self.location, self.ref)
 
     @property
     def remotes(self) -> Remotes:

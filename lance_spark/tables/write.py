@@ -36,6 +36,7 @@ from lance_spark.storage.mem_wal import check_nothing_waits
 from lance_spark.storage.refs import drop_branch
 from lance_spark.storage.resolving import Target, resolve, settle, take_target
 from lance_spark.write import data_files, isolation, plan_rules
+from lance_spark.write.constraints import check_none_since, checks_at, with_columns
 from lance_spark.write.plan_rules import Claim, Mode, WriteJob, WritePlan
 
 
@@ -115,6 +116,8 @@ def _plan(
     else:
         stored = plan_rules.same_schema(target.schema, frame)
     check_types(stored, target.data_storage_version)
+    # Refuses an overwrite whose rows lack a column that a constraint names.
+    checks_at(location, start, stored if overwrite else with_columns(stored, target.schema))
     own_claim = claim if own is not None else None
     layout = _settled_layout(location, start, options, stored, mode == "overwrite" and options.overwrite_schema)
     if options.replaces is not None or partitions is not None:
@@ -381,6 +384,7 @@ def append_evolved(job: WriteJob, fragments: Sequence[str]) -> int:
         for left in commits.attempts():
             head = pin_latest(location, branch)
             _check_same_columns(location, start, head, plan.schema)
+            check_none_since(location, start, head)
             evolution = plan_rules.plan_again(open_pinned(location, head).schema, plan.schema)
             contents = versions.read_contents(location, head)
             _check_little(contents, evolution)

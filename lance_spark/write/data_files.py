@@ -69,6 +69,8 @@ from lance_spark.storage.credentials import for_pylance
 from lance_spark.storage.datasets import base_of_commit, open_latest, open_pinned, pin_latest
 from lance_spark.storage.failures import translated
 from lance_spark.storage.followers import check_writable
+from lance_spark.write.constraint_rules import Check, declared
+from lance_spark.write.constraints import check_batch, check_none_new, check_none_since, checks_at, with_columns
 from lance_spark.write.isolation import Since, checks_rows
 from lance_spark.write.plan_rules import WriteJob, WritePlan, WriteTarget, check_names, check_replaces
 
@@ -138,7 +140,11 @@ def write_rows(job: WriteJob, batches: Iterable[pa.RecordBatch], order: Order = 
     plan = job.plan
     start = None if job.start is None else open_pinned(plan.location, job.start)
     version = plan.options.files.data_storage_version if start is None else str(start.data_storage_version)
-    rows = _ConformedBatches(batches, plan, version)
+    checks: tuple[Check, ...] = ()
+    if start is not None and job.start is not None and order != "by key":  # optimizing: rows that are there already
+        schema = plan.schema if plan.mode == "overwrite" else with_columns(plan.schema, start.schema)
+        checks = checks_at(plan.location, job.start, schema)
+    rows = _ConformedBatches(batches, plan, version, checks)
     layout = plan.layout
     if layout is None:
         layout = NO_LAYOUT if job.start is None else read_layout(plan.location, job.start)
@@ -228,10 +234,12 @@ def _write_fragments(
 
 
 class _ConformedBatches(Iterator[pa.RecordBatch]):
-    """Non-empty batches converted to the stored schema; remembers a failure."""
+    """Non-empty batches converted to the stored schema, whose rows break no constraint; remembers a failure."""
 
-    def __init__(self, batches: Iterable[pa.RecordBatch], plan: WritePlan, version: str | None) -> None:
-        self._plan, self._version = plan, version
+    def __init__(
+        self, batches: Iterable[pa.RecordBatch], plan: WritePlan, version: str | None, checks: Sequence[Check] = ()
+    ) -> None:
+        self._plan, self._version, self._checks = plan, version, checks
         self._blobs = [field.name for field in plan.schema if is_blob_extension(field)]
         self._batches = self._in_pieces(batches) if self._ingests else iter(batches)
         self.failure: LanceSparkError | None = None
@@ -254,6 +262,7 @@ class _ConformedBatches(Iterator[pa.RecordBatch]):
             plain = pa.schema([self._plain(field, batch.column(field.name).type) for field in self._plan.schema])
             rows = fit(conform(batch, plain), plain)
             check_values(rows, self._version)
+            check_batch(self._plan.location, self._checks, rows)
             return self._wrap_blobs(rows)
         except LanceSparkError as failure:
             self.failure = failure
@@ -446,6 +455,7 @@ def commit(job: WriteJob, fragments: Sequence[str]) -> int:
     for left in attempts():
         head = pin_latest(plan.location, start.branch)
         since.check_overwrite(head)
+        check_none_since(plan.location, start, head)
         if checks_rows(job, head):
             since.check_rows(head)
         # With properties, pylance commits as the version after ``head`` or not at all: nobody slips in between.
@@ -520,13 +530,14 @@ def commit_checked(job: WriteJob, fragments: Sequence[str]) -> int:
 
 
 def _check_same_columns(plan: WritePlan, start: PinnedVersion) -> None:
-    """Raise Conflict if a written column was altered or dropped since the job started.
+    """Raise Conflict if a written column was altered or dropped since the job started, or a constraint added.
 
     pylance combines an append with a concurrent change of a column's type, but then the appended values read as null:
     the files name the field by its old id.
     """
-    before = open_pinned(plan.location, start).lance_schema
-    now = {field.name(): field for field in open_latest(plan.location, start.branch).lance_schema.fields()}
+    before, newest = open_pinned(plan.location, start).lance_schema, open_latest(plan.location, start.branch)
+    check_none_new(plan.location, start, declared(newest.config()))
+    now = {field.name(): field for field in newest.lance_schema.fields()}
     for field in before.fields():
         name = field.name()
         if plan.schema.get_field_index(name) >= 0 and (name not in now or _ids(now[name]) != _ids(field)):
@@ -574,6 +585,7 @@ def write_without_rows(
     check_replaces(target, options)
     stored = storage_schema(schema, target.data_storage_version)
     layout, now = option_layout(options, stored), look(location, start)[0]
+    checks_at(location, start, stored)  # refuses columns that lack one that a constraint names
     overwrite_without_rows(location, start, stored, options.commit_message)
     if layout is not None and layout.settings() != now.settings():
         declare(location, branch, layout)

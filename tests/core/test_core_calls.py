@@ -35,7 +35,7 @@ pytestmark = pytest.mark.pure
 t = LanceTable(None, DatasetLocation.at("/nowhere"))
 lake = LanceCatalog("/nowhere")
 FRAME = pd.DataFrame({"id": [1]})
-COLLECTIONS = ("branches", "frozen", "indexes", "layout", "remotes", "streams", "tags")
+COLLECTIONS = ("branches", "constraints", "frozen", "indexes", "layout", "remotes", "streams", "tags")
 FACES = {"t": t, "lake": lake} | {
     f"{name}.{part}": getattr(owner, part)
     for name, owner, parts in (("t", t, COLLECTIONS), ("lake", lake, ("branches", "tags")))

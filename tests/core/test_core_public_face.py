@@ -49,6 +49,7 @@ HANDLE = [
     "cleanup",
     "clone",
     "compact_wal",
+    "constraints",
     "count_rows",
     "delete",
     "diff",

@@ -13,7 +13,7 @@ from lance_spark.merge.cell_rules import STALE
 from lance_spark.merge.conflict_rules import CAST as CAST_HERE
 from lance_spark.merge.conflict_rules import KEY_CHANGED, OPAQUE, TAKEN_BEFORE
 from lance_spark.merge.following_rules import COLUMNS_COMPACTED, UNCERTAIN
-from lance_spark.merge.result_rules import NO_NULLS, SAME_KEY, TWICE, WRITTEN
+from lance_spark.merge.result_rules import BROKEN, NO_NULLS, NOT_CHECKED, SAME_KEY, TWICE, WRITTEN
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "x": pa.array([1, 2, 3], pa.int32())})
 
@@ -38,6 +38,7 @@ def empty(dataset):
     dataset.update({"x": "null"}, "id = 1")
 
 
+CHECK = "lance_spark.constraints.small"
 SAME, CAST, GIVE = "Make the same change on both sides", "Cast the column in the same way", "Give these rows a value"
 CASES = {
     "the same name on both sides": (
@@ -98,6 +99,22 @@ CASES = {
         {},
     ),
     "a value given": (alter(nullable=False), empty, GIVE, "exp", lambda d: d.update({"x": "0"}, "id = 1"), {}),
+    "the row changed": (
+        lambda d: d.update_config({CHECK: "x < 5"}),
+        write,
+        "Change or delete these rows",
+        "exp",
+        lambda d: d.update({"x": "1"}, "id = 1"),
+        {},
+    ),
+    "the constraint dropped": (
+        lambda d: d.update_config({CHECK: "x < 5"}),
+        alter(name="y"),
+        "Drop the constraint",
+        "main",
+        lambda d: d.delete_config_keys([CHECK]),
+        {},
+    ),
     "nullable again": (alter(nullable=False), empty, "let the column be null again", "main", alter(nullable=True), {}),
 }
 """What both sides did, words of the hint, the side on which they are followed, how, and what the merge takes then."""
@@ -181,6 +198,8 @@ TYPED = {
     change_rules.BOTH_NEW: "one new column dropped",
     CAST_HERE: "the same type",
     NO_NULLS: "a value given",
+    BROKEN: "the row changed",
+    NOT_CHECKED: "the constraint dropped",
     WRITTEN: "the column restored",
     KEY_CHANGED.partition("'")[0]: "the same new key",
     OPAQUE: "test_a_struct_that_lost_a_field_keeps_its_value_or_its_row_is_deleted_first",

@@ -99,6 +99,7 @@ ELSEWHERE = {
     "blobs": "test_scan_blobs_elsewhere.py",
     "browse": "test_ui_cli.py",
     "layout": "test_layout_declared.py",
+    "constraints": "test_write_constraints.py",
     "compact_wal": "test_optimize_wal.py",
     "diff": "test_tables_local_write.py",
     "clone": "test_remotes_following.py",

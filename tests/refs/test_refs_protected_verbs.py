@@ -39,6 +39,7 @@ PYTHON = {
     "revert": lambda t, _: t.revert(2),
     "restore": lambda t, _: t.checkout(branch=t.branch or "main", version=1).restore(),
     "layout": lambda t, _: t.layout.cluster_by("id"),
+    "constraints": lambda t, _: t.constraints.add("small", "id < 1000"),
     "disable_auto_cleanup": lambda t, _: t.disable_auto_cleanup(),
     "a stream": lambda t, frame: stream(t, frame, lambda out: out.format("lance").option("path", t.location.uri)),
     "a stream of upserts": lambda t, frame: t.streams.upsert(key="id", query_id="q")(frame, 0),

@@ -7,7 +7,7 @@ import pytest
 
 from lance_spark import LanceCatalog, LanceTable
 from lance_spark.errors import PermissionDenied
-from lance_spark.spark import at_server, at_server_rules, frozen, lake, layout, maintenance, refs, streams
+from lance_spark.spark import at_server, at_server_rules, constraints, frozen, lake, layout, maintenance, refs, streams
 from lance_spark.sql import procedures  # noqa: F401 - declares them
 from lance_spark.sql.declaring import PROCEDURES
 
@@ -20,6 +20,7 @@ CLASSES = {
     refs.Remotes: at_server_rules.REMOTES,
     maintenance.Indexes: at_server_rules.INDEXES,
     layout.LayoutVerbs: at_server_rules.LAYOUT,
+    constraints.Constraints: at_server_rules.CONSTRAINTS,
     frozen.FrozenSets: at_server_rules.FROZEN,
     streams.Streams: at_server_rules.STREAMS,
     LanceCatalog: at_server_rules.CATALOG,

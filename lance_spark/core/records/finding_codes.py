@@ -29,6 +29,7 @@ DATA_DAMAGED, DELETION_DAMAGED, INDEX_DAMAGED = "data-damaged", "deletion-damage
 ROW_COUNT, DELETION_COUNT = "row-count", "deletion-count"
 ROW_IDS_TWICE, ROW_IDS_IMPOSSIBLE = "row-ids-twice", "row-ids-impossible"
 NULLS_IMPOSSIBLE = "nulls-impossible"
+CONSTRAINT_BROKEN = "constraint-broken"
 BASE_ABSENT, BASE_UNREACHABLE, FILE_UNREACHABLE = "base-absent", "base-unreachable", "file-unreachable"
 BASE_LEFT = "base-absent-for-old-versions"
 REF_DAMAGED, REF_WRONG, NO_VERSIONS, BRANCH_EMPTY, VERSIONS_LOST, VERSION_TWICE, TAG_DANGLING, PARENT_GONE = (
@@ -109,6 +110,11 @@ MEANINGS = {
         ERROR,
         "Rows have no value in a column that cannot be null: no reader can read them.",
         "Let the column be null again (ALTER COLUMN ... DROP NOT NULL), give the rows a value, then SET NOT NULL.",
+    ),
+    CONSTRAINT_BROKEN: Meaning(
+        WARNING,
+        "Rows break a CHECK constraint: a tool that does not know constraints wrote them.",
+        "Change or delete these rows; or drop the constraint: t.constraints.drop(...).",
     ),
     BASE_ABSENT: Meaning(
         ERROR, "Files are read from a base path where nothing is.", "If the dataset was moved: lance-git relocate."
