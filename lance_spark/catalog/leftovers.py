@@ -17,9 +17,10 @@ from functools import partial
 from lance_spark import errors
 from lance_spark.catalog import lake
 from lance_spark.catalog.directories import list_root
-from lance_spark.catalog.journal import AUDITS
+from lance_spark.catalog.journal import AUDITS, read_audit
 from lance_spark.catalog.lake_rules import BRANCH, TAG, name_of
 from lance_spark.catalog.name_rules import MANIFEST, Catalog, is_inside
+from lance_spark.catalog.publish_rules import is_of_tables
 from lance_spark.core.layout import KeyRange, is_passing
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.records.reflog import kept_branches
@@ -115,8 +116,20 @@ def _audits(catalog: Catalog, known: Collection[str], oldest: int) -> Iterator[L
     """What the last audits of branches of the lake said that are gone for good."""
     for path, size, moment in _listed(catalog.manifest, AUDITS):
         branch_id = path.rpartition("/")[2].removesuffix(".json")
-        if branch_id not in known and not is_passing(path) and moment <= oldest:
+        if branch_id in known or is_passing(path) or moment > oldest:
+            continue
+        if not is_of_tables(branch_id) or not _has_branch(catalog, branch_id):
             yield Leftover(MANIFEST, path, bytes=size)
+
+
+def _has_branch(catalog: Catalog, audited: str) -> bool:
+    """Whether a table still has the branch that an audit looked at, or that is unknown."""
+    try:
+        record = read_audit(catalog.manifest, audited)
+    except errors.CorruptData:
+        return True
+    places = [] if record is None else [catalog.at(place) for place in record.tables if is_inside(place)]
+    return record is not None and any(refs.is_taken(place, record.branch) for place in places)
 
 
 def _in_table(catalog: Catalog, known: Collection[str], oldest: int, directory: str) -> list[Leftover]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from hashlib import sha256
 from typing import Any, NamedTuple, TypeVar, cast
 
 from lance_spark.catalog.entry_rules import Entry
@@ -193,6 +194,18 @@ def _versions_in(journal: Journal) -> dict[str, int]:
     return {table.location: table.version for table in journal.tables}
 
 
+def audit_id(branch: str, branch_id: str) -> str:
+    """What the last audit is recorded by: the id of a branch of the lake; of branches of tables, their one name."""
+    return branch_id or sha256(branch.encode()).hexdigest()
+
+
+def is_of_tables(audited: str) -> bool:
+    """Whether an audit looked at branches of tables, judging by what it is recorded by."""
+    return len(audited) == _NAMED
+
+
+_NAMED = 64
+"""Digits of a hash; ids of branches of the lake have fewer."""
 _AUDITED = re.compile(r"[0-9a-f]{1,64}")
 
 

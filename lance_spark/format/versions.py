@@ -134,6 +134,9 @@ PUBLISH, TAKE_BACK = "publish", "take-back"
 whole lake is published: from then on, notes on the branches record it."""
 PUBLISH_ID = "lance_spark.publish"
 """The publish that a version belongs to. With the action "take-back" the version excludes it."""
+AUDIT = "lance_spark.audit"
+"""Of the version that a transaction became: that its audit passed. Nothing decides by it."""
+PASSED = "passed"
 NULLS_OF = "lance_spark.nulls_of"
 """Of the version that changed which columns may be null, before those of a publish came: the id of the publish."""
 BEGIN = "begin"
@@ -161,6 +164,8 @@ class Trace:
     """For a branch merge: identities of other chains that the source descends from ("" for main), with versions."""
     publish: str = ""
     """Id of the publish that it belongs to; "" for none."""
+    audited: bool = False
+    """Whether an audit let it pass."""
 
     @property
     def takes_in(self) -> bool:
@@ -172,6 +177,7 @@ class Trace:
         properties |= {PUSHER: self.pusher} if self.pusher else {}
         properties |= {HELD: json.dumps(dict(self.held))} if self.held else {}
         properties |= {PUBLISH_ID: self.publish} if self.publish else {}
+        properties |= {AUDIT: PASSED} if self.audited else {}
         return {**properties, MESSAGE: message} if message else properties
 
 
@@ -183,7 +189,8 @@ def read_trace(properties: Mapping[str, str]) -> Trace | None:
     pin = PinnedVersion(None if branch == MAIN else branch, int(version))
     source_id, pusher = properties.get(SOURCE_ID, ""), properties.get(PUSHER, "")
     held, publish = _read_held(properties.get(HELD, "{}")), properties.get(PUBLISH_ID, "")
-    return Trace(properties.get(ACTION, ""), pin, source_id, pusher, held, publish)
+    audited = properties.get(AUDIT) == PASSED
+    return Trace(properties.get(ACTION, ""), pin, source_id, pusher, held, publish, audited)
 
 
 def _read_held(written: str) -> tuple[tuple[str, int], ...]:

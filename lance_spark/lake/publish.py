@@ -37,6 +37,7 @@ from lance_spark.catalog.publish_rules import (
     PublishOutcome,
     PublishVerdict,
     TableOutcome,
+    audit_id,
 )
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
@@ -105,6 +106,8 @@ class PublishPlan(NamedTuple):
 class Finished(NamedTuple):
     journal: Journal
     outcome: PublishOutcome
+    dropped: Mapping[str, tuple[str, ...]] = {}
+    """Columns that main loses, by directory of the table, if this process made the plan."""
 
 
 # --- Before the journal: main is unchanged
@@ -386,7 +389,7 @@ def publish(
         if journals.write_journal(catalog.manifest, journal):
             outcome = finish(catalog, journal, engine, plan.prepared)
             manifest_rules.check_published(journal, outcome)
-            return Finished(journal, outcome)
+            return Finished(journal, outcome, plan.dropped)
     raise overtaken(None)
 
 
@@ -409,16 +412,20 @@ def _passes(catalog: Catalog, plan: PublishPlan, audit: Callable[[], bool], last
 
 def _record(catalog: Catalog, journal: Journal, failure: str = "") -> None:
     """Record what an audit said. A store that refuses this must not hide the answer, which is told or carried out."""
-    if not journal.branch_id:
-        return
     made = datetime.now(timezone.utc).isoformat(timespec="seconds")
     with suppress(LanceSparkError):
-        journals.write_audit(catalog.manifest, journal.branch_id, AuditRecord.of(journal, made, failure, author()))
+        recorded = audit_id(journal.branch, journal.branch_id)
+        journals.write_audit(catalog.manifest, recorded, AuditRecord.of(journal, made, failure, author()))
 
 
 def last_audit(catalog: Catalog, journal: Journal) -> AuditRecord | None:
     """What the last audit of a branch of the lake said; None without one. Raises CorruptData, StorageFailure."""
-    return journals.read_audit(catalog.manifest, journal.branch_id)
+    return journals.read_audit(catalog.manifest, audit_id(journal.branch, journal.branch_id))
+
+
+def last_audit_of_tables(catalog: Catalog, branch: str) -> AuditRecord | None:
+    """What the last audit of a publish of the tables' branches of a name said; None without one. Raises as before."""
+    return journals.read_audit(catalog.manifest, audit_id(branch, "")) if catalog.reads_manifest else None
 
 
 # --- After the journal: any process can end the publish, and several may do so at the same time

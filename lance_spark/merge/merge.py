@@ -152,7 +152,12 @@ def merge_requests(
             theirs=source,
             base_ours=base_ours,
             base_theirs=base_of(location, graph, source, base),
-            trace=replace(trace_of(graph, action, source), held=_held(graph, source, ours), publish=publish),
+            trace=replace(
+                trace_of(graph, action, source),
+                held=_held(graph, source, ours),
+                publish=publish,
+                audited=options.audited,
+            ),
             message=options.message or f"{action.capitalize()} {source} into {into or MAIN}",
             our_path=our_path,
             their_path=graph.path(source, base, ours),

@@ -163,6 +163,8 @@ class MergeOptions:
     )
     resolve: Callable[[Any], Any] | None = None
     """A function of the rows that nothing else settles, in Python only: see ``LanceTable.branches.merge``."""
+    audited: bool = False
+    """Whether an audit let the changes pass; the new version says so."""
     ours: bool = option(False, "the same as -X ours: where both sides changed a row, ours wins", places=("shell",))
     theirs: bool = option(
         False, "the same as -X theirs: where both sides changed a row, theirs wins", places=("shell",)

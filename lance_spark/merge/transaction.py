@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from lance_spark import hints
 from lance_spark.core.location import DatasetLocation
@@ -43,6 +44,7 @@ def transaction(
         yield RefSpec(branch=name)
         if audit is not None:
             check_audit(audit(RefSpec(branch=name)))
+            options = replace(options, audited=True)
         try:
             merge(location, pin_latest(location, name), target.branch, options, engine)
         except Conflict as problem:

@@ -433,9 +433,9 @@ class LanceCatalog(Shown, Hinting, metaclass=HintingType):
         """
         catalog = self.catalog
 
-        def check(journal: Journal) -> bool:
+        def check(journal: Journal, passes: Callable[[dict[str, LanceTable]], bool]) -> bool:
             pinned = ((table.name, catalog.at(table.location), table.source) for table in journal.tables)
-            return audit is None or audit(
+            return passes(
                 {
                     name: LanceTable(self._spark, location, RefSpec(branch=pin.branch, version=pin.version))
                     for name, location, pin in pinned
@@ -443,7 +443,7 @@ class LanceCatalog(Shown, Hinting, metaclass=HintingType):
             )
 
         options = PublishOptions(message, dry_run, Prefer.of(prefer))
-        execution = engine_of(self._spark, run_on), check
+        execution = engine_of(self._spark, run_on), None if audit is None else partial(check, passes=audit)
         look = partial(publishing.branch_in_tables, catalog, branch, tables)
         return published(self, branches.publish(catalog, branch, look, execution, options))
 

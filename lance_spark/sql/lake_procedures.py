@@ -132,7 +132,7 @@ def _merge_lake_branch(context: Context, given: Mapping[str, Any]) -> Rows:
 def _publish_branch(context: Context, given: Mapping[str, Any]) -> Rows:
     """Merge the branches of one name of many tables into their mains: all of them, or none."""
     catalog, branch = context.need_catalog("publish branches of tables"), given["branch"]
-    execution = context.engine, lambda _: True
+    execution = context.engine, None
     options = PublishOptions.of(typed_at("sql", MergeOptions, given))
     look = lambda: branch_in_tables(catalog, branch, given["tables"])  # noqa: E731
     return _rows_of(branches.publish(catalog, branch, look, execution, options).report)

@@ -18,7 +18,7 @@ from lance_spark.catalog.lake_rules import BRANCH, TAG
 from lance_spark.catalog.lookup import describe_table, open_table
 from lance_spark.catalog.name_rules import NAMESPACE, TABLE, Catalog, is_inside
 from lance_spark.catalog.overview import Item, overview
-from lance_spark.catalog.publish_rules import Journal
+from lance_spark.catalog.publish_rules import AuditRecord, Journal
 from lance_spark.changes.diff import ComparedRows, compare, diff, rows_to_compare
 from lance_spark.changes.diff_rules import Diff
 from lance_spark.cleanup.cleanup import plan_cleanup
@@ -40,6 +40,7 @@ from lance_spark.disk_usage.disk_usage import catalog_storage, storage
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import InvalidOption, LanceSparkError, NotFound, Refused
 from lance_spark.format.operations import key_columns
+from lance_spark.format.versions import read_trace
 from lance_spark.fsck.fsck import fsck
 from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.indexes.index_rules import indexes_card
@@ -61,7 +62,7 @@ from lance_spark.storage.listing import list_range
 from lance_spark.storage.refs import list_ref_names, read_refs
 from lance_spark.storage.resolving import resolve_expression
 from lance_spark.storage.small_files import read_report as read_text
-from lance_spark.storage.versions import read_contents
+from lance_spark.storage.versions import read_contents, read_transaction
 from lance_spark.survey.survey import recorded_clones
 from lance_spark.ui import health_rules, page_rules, row_history, row_rules
 from lance_spark.ui.health_rules import StoredReport
@@ -339,7 +340,10 @@ def look_at_graph(location: DatasetLocation, count: int) -> page_rules.GraphPage
 
 
 def look_at_version(location: DatasetLocation, ref: str) -> page_rules.VersionPage:
-    return page_rules.version_page(show(location, resolve_expression(location, ref, None)), now())
+    detail = show(location, resolve_expression(location, ref, None))
+    made = read_transaction(location, detail.entry.pin)
+    trace = None if made is None else read_trace(made.properties)
+    return page_rules.version_page(detail, now(), trace is not None and trace.audited)
 
 
 def look_at_rows(location: DatasetLocation, ref: str, everything: bool, count: int = 20) -> page_rules.RowsGrid:
@@ -528,6 +532,25 @@ def review(location: DatasetLocation, asked: AskedMerge, lake: tuple[str, str] |
     return page_rules.review_page(result, page_rules.pin_text(head_of), typed)
 
 
+def audit_of_tables(subject: Subject, location: DatasetLocation, asked: AskedMerge) -> page_rules.AuditLine | None:
+    """What the last audit of a publish of branches of tables said of the one that is merged; None without one."""
+    if subject.catalog is None or asked.into != MAIN:
+        return None
+    catalog, given = subject.catalog, resolve_expression(location, asked.source, None)
+    branch = None if given.branch is None else read_refs(location).branches.get(given.branch)
+    if branch is None:
+        return None
+    try:
+        record = publishing.last_audit_of_tables(catalog, branch.name)
+    except LanceSparkError as problem:
+        return page_rules.AuditLine(False, "", problem.message, "", False)
+    versions = {} if record is None else {catalog.at(place).uri: at for place, at in record.tables.items()}
+    # A branch that is younger than the audit only has the name of the one that it looked at.
+    if record is None or location.uri not in versions or datetime.fromisoformat(record.made) < branch.created_at:
+        return None
+    return _audit_line(record, versions[location.uri] == given.version)
+
+
 def _sides(location: DatasetLocation, asked: AskedMerge) -> tuple[PinnedVersion, PinnedVersion]:
     return resolve_expression(location, asked.source, None), pin_latest(location, branch_or_none(asked.into))
 
@@ -594,8 +617,12 @@ def _audit_of(catalog: Catalog, journal: Journal, merged: bool) -> page_rules.Au
         return page_rules.AuditLine(False, "", problem.message, "", False)
     if record is None:
         return None
+    return _audit_line(record, merged or record.is_of(journal))
+
+
+def _audit_line(record: AuditRecord, is_current: bool) -> page_rules.AuditLine:
     made = moment(datetime.fromisoformat(record.made))
-    return page_rules.AuditLine(record.passed, made, record.says, record.author, merged or record.is_of(journal))
+    return page_rules.AuditLine(record.passed, made, record.says, record.author, is_current)
 
 
 def carry_out_lake(

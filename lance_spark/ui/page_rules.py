@@ -291,9 +291,11 @@ class VersionPage:
     indexes: tuple[tuple[str, str], ...]
     settings: tuple[tuple[str, str, str], ...]
     """Settings that it changed: name, before, after."""
+    audited: bool = False
+    """Whether the audit of a transaction let it pass."""
 
 
-def version_page(detail: VersionDetail, now: datetime) -> VersionPage:
+def version_page(detail: VersionDetail, now: datetime, audited: bool = False) -> VersionPage:
     return VersionPage(
         pin=str(detail.entry.pin),
         line=version_line(detail.entry, now),
@@ -305,6 +307,7 @@ def version_page(detail: VersionDetail, now: datetime) -> VersionPage:
             (one_line(each.key), one_line(each.before or ""), one_line(each.after or ""))
             for each in detail.config_changes
         ),
+        audited=audited,
     )
 
 
@@ -528,7 +531,7 @@ def commands(
 
 @dataclass(frozen=True)
 class AuditLine:
-    """What the last audit of a branch of the lake said."""
+    """What the last audit of a branch of the lake, or of branches of tables, said."""
 
     passed: bool
     made: str

@@ -419,8 +419,13 @@ class _Views:
     def review(self) -> str:
         place, asked = self._place, looking.AskedMerge.of(self._request.args)
         lake = None if self._subject.catalog is None else (self._subject.catalog.uri, self._name)
-        page = self._look(lambda: looking.review(place(), asked, lake))
-        return self._page("review.html", page=page, asked=asked)
+
+        def look() -> tuple[page_rules.ReviewPage, page_rules.AuditLine | None]:
+            location = place()
+            return looking.review(location, asked, lake), looking.audit_of_tables(self._subject, location, asked)
+
+        page, audit = self._look(look)
+        return self._page("review.html", page=page, asked=asked, audit=audit)
 
     def merge(self) -> str:
         form = self._request.form
