@@ -125,10 +125,7 @@ def merge_requests(
     """
     check_mergeable(location, into)
     if source.branch == into:
-        raise InvalidOption(
-            f"{source} is a version of '{into or MAIN}' itself.",
-            hint=_NAME_ANOTHER,
-        )
+        raise InvalidOption(f"{source} is a version of '{into or MAIN}' itself.", hint=_NAME_ANOTHER)
     action = format_versions.PUBLISH if publish else format_versions.MERGE
 
     def make() -> Request:
@@ -146,18 +143,14 @@ def merge_requests(
                 "fast-forward.",
                 hint=f"Merge '{into or MAIN}' into '{source.branch or MAIN}' first, or allow a real merge.",
             )
+        held = _held(graph, source, ours)
         return Request(
             location=location,
             ours=ours,
             theirs=source,
             base_ours=base_ours,
             base_theirs=base_of(location, graph, source, base),
-            trace=replace(
-                trace_of(graph, action, source),
-                held=_held(graph, source, ours),
-                publish=publish,
-                audited=options.audited,
-            ),
+            trace=replace(trace_of(graph, action, source), held=held, publish=publish, audited=options.audited),
             message=options.message or f"{action.capitalize()} {source} into {into or MAIN}",
             our_path=our_path,
             their_path=graph.path(source, base, ours),
