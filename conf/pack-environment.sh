@@ -12,7 +12,7 @@
 #       'dnf install --assumeyes --quiet python3.11 python3.11-pip tar gzip &&
 #        PYTHON=python3.11 conf/pack-environment.sh'
 #   aws s3 cp lance-spark-environment.tar.gz s3://my-bucket/environments/
-#   aws s3 cp jobs/cleanup.py s3://my-bucket/jobs/
+#   aws s3 cp jobs/maintain.py s3://my-bucket/jobs/
 set -euo pipefail
 
 python=${PYTHON:-python3}

@@ -9,6 +9,7 @@ Each verb is spelled here once, in all three languages. If a language lacks a ve
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -355,9 +356,6 @@ CATALOG_ROOT = Hint("", "", ", which -C or LANCE_CATALOG names")
 
 
 FSCK = Hint("t.fsck()", call("fsck"), "lance-git fsck")
-KNOWN_BASE = Hint(
-    "CleanupPolicy(known_bases=[...])", "t.cleanup(CleanupPolicy(known_bases=[...])) in Python", "--known-base"
-)
 KEEP_TAGGED = Hint(
     "CleanupPolicy(error_if_tagged_old_versions=False)",
     "t.cleanup(CleanupPolicy(error_if_tagged_old_versions=False)) in Python",
@@ -370,6 +368,13 @@ RELOCATE = Hint("t.relocate()", "t.relocate() in Python", "lance-git relocate")
 RELOCATE_DRY_RUN = Hint(
     "t.relocate(dry_run=True)", "t.relocate(dry_run=True) in Python", "lance-git relocate --dry-run"
 )
+
+
+def known_base(base: str) -> Hint:
+    """Name a base path where nothing is, for a cleanup; a maintenance takes it from its policy."""
+    python = f"CleanupPolicy(known_bases=[{base!r}])"
+    shell = f"--known-base {quoted(base)}, or known_bases = [{json.dumps(base)}] below [cleanup] in a policy file"
+    return Hint(python, f"known_bases => {_sql(base)}", shell)
 
 
 def undo_repair(record: str) -> Hint:

@@ -625,9 +625,11 @@ def _unknown_base(base: str, why: str) -> Refused:
     return Refused(
         f"A version has files in the base path '{base}', but {why}.",
         hint=hints.of(
-            "Nothing was deleted. If the dataset was moved, this is its former place. If you know the base and nothing "
-            "there belongs to this dataset, name it: ",
-            hints.KNOWN_BASE,
+            "Nothing was deleted. If the dataset was moved, this is its former place: relocate first (",
+            hints.RELOCATE,
+            "). Versions from before the move name it still. If you know the base and nothing there belongs to this "
+            "dataset, name it: ",
+            hints.known_base(base),
             ".",
         ),
     )

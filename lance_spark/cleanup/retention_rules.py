@@ -217,6 +217,10 @@ def _or_default(rule: VersionRule) -> VersionRule:
 _RULE = ("older_than", "before_version", "retain_versions", "versions")
 
 
+_OF_MAINTENANCE = frozenset({"skip", "fsck", "compaction", "indexes", "expiry", "cleanup", "tables"})
+"""Sections of a maintenance's policy, one of which is the policy of a cleanup."""
+
+
 def parse_policy(text: str) -> CleanupPolicy:
     """Parse the policy in a TOML file; conf/cleanup-policy.toml shows all keys.
 
@@ -229,7 +233,14 @@ def policy_of(given: Mapping[str, Any], place: str = "") -> CleanupPolicy:
     """The policy in the tables of a TOML file. ``place`` is the name of the table with a trailing dot."""
     policy = Section(given, "the cleanup policy", place)
     options = at(CleanupPolicy, "file")
-    policy.check({*(each.key for each in options), "branches", "tags"})
+    known = {*(each.key for each in options), "branches", "tags"}
+    alien = next((key for key in given if not place and key in _OF_MAINTENANCE and key not in known), None)
+    if alien is not None:
+        raise InvalidOption(
+            f"'{alien}' belongs to the policy of a maintenance, and this one is for a cleanup alone.",
+            hint="Write what is below [cleanup] there at the top of a file of its own, or run the maintenance.",
+        )
+    policy.check(known)
     values = file_values(options, policy)
     branches, tags = policy.section("branches"), policy.section("tags")
     values["branches"] = {pattern: _branch_rule(branches, pattern) for pattern in branches.given}

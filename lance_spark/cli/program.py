@@ -327,6 +327,8 @@ _TAKE_PLACES = frozenset(
     {"clone", "fetch", "gc", "init", "pull", "push", "register", "relocate", "remote", "schedule", "serve"}
 )
 """Verbs that take places of their own."""
+NO_PLACE = "There is no workspace here or in a directory above, and this is not a dataset's directory."
+"""What a verb without a place says: the place may stand behind the verb."""
 
 
 def _place_first(program: click.Command, name: str, arguments: Sequence[str], message: str) -> str | None:
@@ -336,8 +338,9 @@ def _place_first(program: click.Command, name: str, arguments: Sequence[str], me
     if at == len(arguments) or arguments[at] in _TAKE_PLACES:
         return None
     for word in arguments[at + 1 :]:
-        whole = "://" in word or ("unexpected extra argument" in message and os.path.isdir(word))
-        if whole and word in message:
+        takes_none = "unexpected extra argument" in message or message == NO_PLACE
+        whole = "://" in word or (takes_none and os.path.isdir(word))
+        if whole and (word in message or message == NO_PLACE):
             return f"The place goes before the verb: {name} -C {shlex.quote(word)} {arguments[at]}"
     return None
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from lance_spark.cli.program import CommandCall
+from lance_spark.cli.program import NO_PLACE, CommandCall
 from lance_spark.core.lifetimes import SETTINGS, TAG_SETTINGS, Lifetime
 from lance_spark.core.location import DatasetLocation, is_uri
 from lance_spark.core.ref_expressions import HEAD, explicit_spelling
@@ -44,7 +44,7 @@ class Session(CommandCall):
         here = find_here(os.curdir)
         if here is None:
             raise NotFound(
-                "There is no workspace here or in a directory above, and this is not a dataset's directory.",
+                NO_PLACE,
                 hint="Go to a dataset's directory, or name a dataset: lance-git -C s3://bucket/flights.lance log. "
                 "lance-git init and lance-git clone create a workspace.",
             )

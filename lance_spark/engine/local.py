@@ -15,6 +15,7 @@ import pyarrow as pa
 from lance_spark.core.progress import Tell, WorkProgress, untold
 from lance_spark.errors import LanceSparkError, PermissionDenied, StorageFailure, StorageFull
 from lance_spark.hints import of, said
+from lance_spark.storage.failures import NO_CREDENTIALS
 
 Item = TypeVar("Item")
 Batches = Iterator[pa.RecordBatch]
@@ -333,7 +334,9 @@ def of_executor(problem: LanceSparkError, may_stay: bool = True) -> LanceSparkEr
     if problem.message.startswith(_ON):
         return problem
     give = f"{_GIVE}{_OR_HERE if may_stay else ''}."
-    message, hint = f"{_ON}{problem.message}", of(give, " ", problem.hint) if problem.hint else give
+    # "Set them in the environment" leads back to where they are set already: on the driver.
+    own = None if problem.message.startswith(NO_CREDENTIALS) else problem.hint
+    message, hint = f"{_ON}{problem.message}", of(give, " ", own) if own else give
     if isinstance(problem, PermissionDenied):
         return problem.reworded(message, hint)
     return type(problem)(message, hint)

@@ -97,7 +97,7 @@ def _dataset(arguments: argparse.Namespace, session: JobSession, engine: Engine)
         )
     _check_plain(arguments, ("catalog_mode",), "a single dataset")
     location = dataset_at(arguments.uri, storage_from(arguments.storage))
-    check_is_dataset("cleanup", location)
+    check_is_dataset(location)
     if arguments.apply_plan:
         _check_alone(arguments)
         directory = locate(arguments.apply_plan, location.storage_options)

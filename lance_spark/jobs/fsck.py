@@ -74,7 +74,7 @@ def _run(arguments: argparse.Namespace, engine: Engine) -> FsckReport | CatalogF
     if catalog is not None:
         return fsck_catalog(catalog, options, engine, datetime.now(timezone.utc))
     location = dataset_at(arguments.uri, storage)
-    check_is_dataset("fsck", location)
+    check_is_dataset(location)
     if not arguments.repair:
         return fsck(location, options, engine, time.time_ns())
     repair = typed_at("job", RepairOptions, vars(arguments))

@@ -15,6 +15,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.storage_options import pairs_of, storage_from
 from lance_spark.engine.session_spark import LOG_LEVELS, RunOn
 from lance_spark.errors import InvalidOption, LanceSparkError, NotFound, PermissionDenied, ReportFailure
+from lance_spark.hints import quoted
 from lance_spark.storage.files import entries
 from lance_spark.storage.small_files import is_stream, read_report, write_report
 from lance_spark.storage.versions import version_numbers
@@ -29,14 +30,15 @@ def run(arguments: argparse.Namespace, work: Callable[[argparse.Namespace], int]
         return error.exit_code
 
 
-def check_is_dataset(name: str, location: DatasetLocation) -> None:
+def check_is_dataset(location: DatasetLocation) -> None:
     """Raise NotFound that names --catalog for the directory of a catalog, where a job was to get a dataset."""
     if version_numbers(location, None):
         return
     inside = entries(location, "")
     if any(each == MANIFEST or each.endswith(".lance") for each, is_directory in inside if is_directory):
         raise NotFound(
-            f"{location.uri} is not a dataset; there are tables in it.", hint=f"{name}.py --catalog {location.uri}"
+            f"{location.uri} is not a dataset; there are tables in it.",
+            hint=f"For all of them, the place of a catalog has an option of its own: --catalog {quoted(location.uri)}",
         )
 
 

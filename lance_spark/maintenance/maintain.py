@@ -141,7 +141,8 @@ def _job(options: UpkeepOptions, engine: Engine, now_ns: int, tables: tuple[Flee
     bases = frozenset(row["base"] for row in looks if row["base"])
     blind = unreadable(looks)
     if blind:
-        return Job(options, engine, now_ns, bases=bases, held_back=held_back(blind)[0])
+        why, code = held_back(blind)
+        return Job(options, engine, now_ns, bases=bases, held_back=why, held_code=code)
     clones = clones_among(looks, {table.name: table.location.uri for table in tables})
     return Job(options, engine, now_ns, clones, bases)
 
@@ -269,6 +270,8 @@ class Job:
     """Places outside their own that any of the tables read files from."""
     held_back: str = ""
     """Why nothing may be deleted from any table."""
+    held_code: int = 0
+    """The exit code of the error behind that."""
     told: Callable[[TableRecord], object] = bool
     """Receives the last record of each table, from several threads; also in a dry run."""
 
@@ -344,9 +347,18 @@ def _planned(steps: TableSteps, step: str, branch: str | None, before: Sequence[
             if reason and not any(
                 each.state == policy_rules.WOULD and each.step == policy_rules.FSCK for each in before
             ):
-                looked = replace(looked, step=looked.step.undone(policy_rules.STOPPED, reason))
+                looked = replace(
+                    looked, step=policy_rules.stopped(looked.step, reason, _code_behind(reason, before, job))
+                )
         ended.append(looked)
     return ended[-1]
+
+
+def _code_behind(reason: str, before: Sequence[StepRecord], job: Job) -> int:
+    """The exit code of what stops a step: of another table, or of the check of this one."""
+    if reason == job.held_back:
+        return job.held_code
+    return next((each.exit_code for each in before if each.step == policy_rules.FSCK and each.bad), 0)
 
 
 def carry_out_table(job: Job, table: FleetTable, plan: TableRecord) -> TableRecord:
@@ -368,7 +380,7 @@ def _ended(job: Job, steps: TableSteps, planned: StepRecord, before: Sequence[St
         return Looked(planned)
     reason = policy_rules.obstacle(planned, before, steps.remembered, job.held_back)
     if reason:
-        return Looked(planned.undone(policy_rules.STOPPED, reason))
+        return Looked(policy_rules.stopped(planned, reason, _code_behind(reason, before, job)))
     time_left = job.options.time_left
     if time_left is not None and not time_left():
         return Looked(planned.undone(policy_rules.LEFT))

@@ -22,7 +22,7 @@ from lance_spark.core.records.stored_json import UNREADABLE, decode_json, read_a
 from lance_spark.core.refs import MAIN
 from lance_spark.core.texts import counted, few, from_span, readable
 from lance_spark.core.words import CALLS_OF_MAINTENANCE, HintingType
-from lance_spark.errors import CorruptData, InvalidOption, NotFound
+from lance_spark.errors import CorruptData, InvalidOption, NotFound, PermissionDenied
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
 from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.order_rules import Ordering, ordering_of
@@ -199,9 +199,9 @@ def unused_branches(policy: MaintenancePolicy, branches: Mapping[str, Collection
         mine = {name for table, names in branches.items() if fnmatchcase(table, text) for name in names}
         layers += [(f" of '{text}'", layer, cleanup or CleanupPolicy(), mine)] if mine else []
     return [
-        f"the policy's rule for branch '{each.text}'{where} {each.why('branch')}"
+        f"the policy's rule for branch '{each.text}'{kind}{where} {each.why('branch')}"
         for where, layer, cleanup, names in layers
-        for texts in (layer.branches, cleanup.branches)
+        for kind, texts in (("", layer.branches), (f" in '{CLEANUP}'", cleanup.branches))
         for each in unused(texts, names)
     ]
 
@@ -228,6 +228,8 @@ _RULES: Mapping[str, type] = {
 }
 """By step, what declares the keys of its section. The section of the cleanup is a cleanup policy."""
 _POLICY = "the maintenance policy"
+_OF_CLEANUP = frozenset({*(each.key for each in at(CleanupPolicy, "file")), "tags"})
+"""Keys of a policy for a cleanup alone."""
 
 
 def parse_maintenance(text: str) -> MaintenancePolicy:
@@ -241,7 +243,13 @@ def parse_maintenance(text: str) -> MaintenancePolicy:
 def maintenance_policy(given: Mapping[str, Any]) -> MaintenancePolicy:
     """The policy from a dictionary with the keys of the file. Raises InvalidOption."""
     file = Section(given, _POLICY)
-    file.check(("skip", *STEPS, "branches", "tables"))
+    known = ("skip", *STEPS, "branches", "tables")
+    alien = next((key for key in given if key not in known and key in _OF_CLEANUP), None)
+    if alien is not None:
+        raise InvalidOption(
+            f"'{alien}' is a setting of a cleanup, not of all of a maintenance.", hint="Put it below [cleanup]."
+        )
+    file.check(known)
     tables = file.section("tables")
     policy = MaintenancePolicy(
         _layer(file, STEPS),
@@ -378,7 +386,8 @@ class StepRecord:
     @property
     def problem(self) -> str:
         """What went wrong, and what to do; for a step that needs attention."""
-        return " ".join(part for part in (f"{self.name}: {self.error or self.why}", self.hint) if part)
+        said = f"{self.name}: {self.error or self.why}"
+        return f"{said}{'' if said.endswith(('.', '?', '!')) else '.'} {self.hint}" if self.hint else said
 
 
 @dataclass(frozen=True)
@@ -635,6 +644,15 @@ def obstacle(step: StepRecord, before: Sequence[StepRecord], remembered: Remembe
     if check.state != DONE:
         return "the table could not be checked" if check.state == FAILED else "the check found damage"
     return held_back
+
+
+def stopped(step: StepRecord, why: str, code: int) -> StepRecord:
+    """The record of a step that was stopped by something that ended with an exit code.
+
+    Only a missing permission is handed on: the run then ends with its code, as what waits for it needs nothing else.
+    Damage is not: the memory would take the table of the step for a damaged one.
+    """
+    return replace(step.undone(STOPPED, why), exit_code=code if code == PermissionDenied.exit_code else 0)
 
 
 def worth_again(step: StepRecord, before: Sequence[StepRecord]) -> bool:

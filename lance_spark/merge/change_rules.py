@@ -727,7 +727,9 @@ def with_rows_back(change: MergeChange, back: Mapping[int, tuple[int, ...]]) -> 
 Operation = Literal["Update", "Merge", "Overwrite"]
 
 
-def operation_for(change: MergeChange, ours: Snapshot, emptied: bool = False, hint: str | None = None) -> Operation:
+def operation_for(
+    change: MergeChange, ours: Snapshot, emptied: bool = False, hint: Callable[[], str] | None = None
+) -> Operation:
     """The operation: Update for rows, Merge for columns, Overwrite if nothing of ours is left and columns differ.
 
     ``emptied``: a fragment that stays has no rows left. ``hint`` says how to merge what is refused. Raises
@@ -743,7 +745,7 @@ def operation_for(change: MergeChange, ours: Snapshot, emptied: bool = False, hi
         raise NotCommittable(
             "Columns were changed and fragments compacted or removed since the last common version; pylance cannot "
             "commit both at once.",
-            hint=hint,
+            hint=hint and hint(),
         )
     return "Merge"
 

@@ -317,7 +317,7 @@ def _planned(request: Request, sides: change_rules.Sides, matching: Matching) ->
         emptied = emptied or any(len(back.get(each.ours.id, ())) == each.ours.physical_rows for each in change.replaced)
         change_rules.check_key(sides, change)
         rest = result_rules.without_nulls(change, nulls)
-        hint = in_steps(sides.theirs.pin, sides.their_steps)
+        hint = partial(in_steps, sides.theirs.pin, sides.their_steps)
         merges_columns = change_rules.operation_for(rest, sides.ours, emptied, hint) == "Merge"
         if merges_columns:
             change_rules.check_names(sides, rest)

@@ -199,6 +199,8 @@ _XML_ERROR = re.compile(r"(?:<\?xml[^>]*>\s*)?<Error\b.*(?:</Error>|$)", re.I | 
 _XML_SAID = re.compile(r"<(Code|Message)>([^<]*)<", re.I)
 _URL_USER = re.compile(r"(?<=://)[^/\s@]+@")
 _BAD_ENDPOINT = re.compile(r"InvalidUri|invalid endpoint|RelativeUrlWithoutBase", re.I)
+NO_CREDENTIALS = "There are no credentials"
+"""How the message begins."""
 _NO_CREDENTIALS = re.compile(r"CredentialsNotLoaded|unable to locate credentials", re.I)
 _NO_BUCKET = re.compile(r"NoSuchBucket|bucket does not exist", re.I)
 _CONFLICT = re.compile(r"conflict|incompatible (?:with concurrent )?transaction|too many concurrent writers", re.I)
@@ -322,7 +324,7 @@ def _no_answer(told: str, text: str, where: str) -> errors.StorageFailure | None
         )
     if _NO_CREDENTIALS.search(told):
         return errors.StorageFailure(
-            f"There are no credentials for {where}: {text}",
+            f"{NO_CREDENTIALS} for {where}: {text}",
             hint=hints.of(
                 "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or give both as in ",
                 hints.storage_option("aws_access_key_id", "..."),

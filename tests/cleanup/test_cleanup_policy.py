@@ -10,6 +10,7 @@ from lance_spark.cleanup.retention_rules import (
     DEFAULT_UNVERIFIED_AGE,
     CleanupPolicy,
     VersionRule,
+    parse_policy,
     unused_rules,
 )
 from lance_spark.errors import InvalidOption
@@ -147,3 +148,13 @@ def test_a_rule_for_a_branch_or_a_tag_that_is_not_there_is_warned_of():
         "The policy's rule for tag 'v2' matches no tag.",
     ]
     assert not list(unused_rules(known, CleanupPolicy()))
+
+
+@pytest.mark.parametrize(
+    "text", ['[cleanup]\nolder_than = "1d"', '[tables."a.*"]\nskip = ["cleanup"]', 'skip = ["fsck"]']
+)
+def test_the_policy_of_a_maintenance_is_not_that_of_a_cleanup(text):
+    """The hint was a setting with a similar name."""
+    with pytest.raises(InvalidOption, match="belongs to the policy of a maintenance") as refused:
+        parse_policy(text)
+    assert "below [cleanup]" in refused.value.hint

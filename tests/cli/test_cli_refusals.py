@@ -342,6 +342,13 @@ def test_a_place_behind_the_verb_is_told_where_it_goes(flights, words):
     assert f"hint: The place goes before the verb: lance-git -C {words[1]} {words[0]}\n" in call(flights, *words).error
 
 
+@pytest.mark.parametrize("words", [("log", "t.lance"), ("diff", "s3://b/f.lance"), ("branch", "t.lance")])
+def test_a_place_behind_a_verb_that_takes_refs_is_told_where_it_goes_where_nothing_else_is(tmp_path, words):
+    """The hint named a bucket of nobody's."""
+    (tmp_path / "t.lance").mkdir()
+    assert f"hint: The place goes before the verb: lance-git -C {words[1]} {words[0]}\n" in call(tmp_path, *words).err
+
+
 @pytest.mark.parametrize(
     ("word", "instead"), [("init", "create NAMESPACE"), ("gc", "jobs.cleanup --catalog"), ("mv", "rename")]
 )

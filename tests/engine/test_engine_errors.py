@@ -5,6 +5,8 @@ import pytest
 from lance_spark.engine.local import of_executor, told
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import Conflict, NotFound, PermissionDenied, StorageFailure, StorageFull
+from lance_spark.storage.datasets import locate
+from lance_spark.storage.failures import from_pylance
 
 pytestmark = pytest.mark.pure
 
@@ -12,12 +14,22 @@ pytestmark = pytest.mark.pure
 @pytest.mark.parametrize("kind", [StorageFailure, PermissionDenied])
 @pytest.mark.parametrize("hint", [None, "Check the endpoint."])
 def test_a_store_that_failed_an_executor_is_told_as_such(kind, hint):
-    made = of_executor(kind("There are no credentials for s3://b/x.", hint))
+    made = of_executor(kind("The store refused access to s3://b/x.", hint))
     assert type(made) is kind
-    assert made.message == "On an executor: There are no credentials for s3://b/x."
+    assert made.message == "On an executor: The store refused access to s3://b/x."
     assert "spark.executorEnv.AWS_ACCESS_KEY_ID" in made.hint
     assert (hint or "") in made.hint
     assert of_executor(made) is made
+
+
+def test_an_executor_without_credentials_is_not_told_to_set_the_variables_that_the_driver_has():
+    """The hint said that executors do not see the environment, and then to set variables in the environment."""
+    failure = from_pylance(OSError("Unable to locate credentials"), locate("s3://b/x"), "reading")
+    assert "in the environment" in failure.hint
+    made = of_executor(failure)
+    assert made.message.startswith("On an executor: There are no credentials for s3://b/x")
+    assert "spark.executorEnv.AWS_ACCESS_KEY_ID" in made.hint
+    assert "in the environment" not in made.hint
 
 
 @pytest.mark.parametrize("problem", [NotFound("gone"), Conflict("late"), StorageFull("full")])
@@ -31,9 +43,9 @@ def test_a_row_of_a_report_has_the_hint_and_the_place(monkeypatch, worker):
         monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "x")
     else:
         monkeypatch.delenv("PYTHON_WORKER_FACTORY_SECRET", raising=False)
-    said = told(StorageFailure("There are no credentials.", "Set them."))
-    assert said.startswith("On an executor: There are no") is worker
-    assert said.endswith("Set them.")
+    said = told(StorageFailure("The region is unknown.", "Set it."))
+    assert said.startswith("On an executor: The region") is worker
+    assert said.endswith("Set it.")
     assert told(NotFound("gone")) == "gone"
 
 

@@ -197,3 +197,10 @@ def test_indexes_that_lack_little_are_left_alone(stale, least, percent, rows):
 def test_a_step_that_was_not_done_did_nothing():
     planned = rules.StepRecord("cleanup", why="3 files", files=3, freed=10, written=4)
     assert planned.undone(rules.LEFT) == rules.StepRecord("cleanup", None, rules.LEFT, "3 files")
+
+
+@pytest.mark.parametrize(("code", "handed_on"), [(21, 21), (22, 0), (20, 0), (0, 0)])
+def test_a_step_that_waits_for_a_permission_ends_with_the_code_of_the_permission(code, handed_on):
+    """A run that lacked only a permission for one table ended with 6, as the cleanups of others had waited for it."""
+    step = rules.stopped(rules.StepRecord("cleanup"), "left alone, because a cannot be read", code)
+    assert (step.state, step.exit_code, step.bad) == (rules.STOPPED, handed_on, True)

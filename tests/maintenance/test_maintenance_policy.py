@@ -217,6 +217,32 @@ def test_rules_for_branches_that_no_table_has_are_told():
     notes = policy_rules.unused_branches(policy, {"a": {"main", "exp/a", "archive"}, "b": {"main", "exp/b"}})
     assert notes == [
         "the policy's rule for branch 'exp/a' never applies: 'exp/*' before it matches first",
-        "the policy's rule for branch 'archiv' matches no branch",
+        "the policy's rule for branch 'archiv' in 'cleanup' matches no branch",
         "the policy's rule for branch 'dev' of 'b' matches no branch",
     ]
+
+
+def test_one_pattern_in_two_sections_is_told_once_for_each():
+    """Two equal notes look like one that was printed twice."""
+    rules = {"old/*": {"older_than": "1d"}}
+    policy = policy_rules.maintenance_policy(
+        {
+            "branches": {"old/*": {"skip": []}},
+            "cleanup": {"branches": rules},
+            "tables": {"a": {"branches": {"old/*": {"skip": []}}, "cleanup": {"branches": rules}}},
+        }
+    )
+    notes = policy_rules.unused_branches(policy, {"a": {"main"}})
+    assert notes == [
+        "the policy's rule for branch 'old/*' matches no branch",
+        "the policy's rule for branch 'old/*' in 'cleanup' matches no branch",
+        "the policy's rule for branch 'old/*' of 'a' matches no branch",
+        "the policy's rule for branch 'old/*' in 'cleanup' of 'a' matches no branch",
+    ]
+
+
+@pytest.mark.parametrize("key", ["older_than", "retain_versions", "on_tagged", "tags"])
+def test_the_policy_of_a_cleanup_alone_is_sent_below_its_section(key):
+    with pytest.raises(InvalidOption, match=f"'{key}' is a setting of a cleanup") as refused:
+        policy_rules.maintenance_policy({key: "1d"})
+    assert refused.value.hint == "Put it below [cleanup]."

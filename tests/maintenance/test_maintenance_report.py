@@ -21,6 +21,7 @@ from lance_spark.maintenance.policy_rules import (
     Remembered,
     StepRecord,
     TableRecord,
+    stopped,
 )
 from lance_spark.maintenance.report import MaintenanceReport, bars, legend, svg, to_html, to_prometheus
 
@@ -61,6 +62,8 @@ GONE_WRONG = StepRecord("compaction", "main", FAILED, error="a conflict", exit_c
         ((table("a", error="no answer", exit_code=20), table("b", CLEAN)), 6),
         ((table("a", CLEAN, DENIED), table("b", CLEAN)), 21),
         ((table("a", CLEAN, DENIED), table("b", GONE_WRONG)), 6),
+        ((table("a", error="denied", exit_code=21), table("b", stopped(StepRecord("cleanup"), "a is denied", 21))), 21),
+        ((table("a", error="denied", exit_code=21), table("b", stopped(StepRecord("cleanup"), "damage", 22))), 6),
         ((table("a", error="no answer", exit_code=20), table("b", error="denied", exit_code=21)), 20),
     ],
 )
@@ -199,6 +202,8 @@ def test_a_problem_says_what_to_do():
     assert step.problem == "cleanup: 2 tagged versions match. Keep them."
     _, read = page(report(table("a", step)))
     assert "cleanup: 2 tagged versions match. Keep them." in read.texts
+    of_a_library = StepRecord("fsck").failed("Unable to locate credentials", "Set them.", 20)
+    assert of_a_library.problem == "fsck: Unable to locate credentials. Set them."
 
 
 def test_a_size_says_which_tables_it_leaves_out():

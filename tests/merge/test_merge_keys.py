@@ -88,6 +88,26 @@ def test_a_key_inside_a_struct_holds_for_the_rows_of_the_other_side(make, side):
         run(uri)
 
 
+@pytest.mark.when(day=0)
+@pytest.mark.parametrize("side", [None, "exp"], ids=["ours", "theirs"])
+@pytest.mark.parametrize("another", [True, False], ids=["another key", "deleted"])
+def test_what_the_hint_about_a_key_inside_a_struct_says_leads_out(make, side, another):
+    uri = make()
+    head(uri, side).update_field_metadata({"s.a": {KEY: "true"}})
+    place = "exp" if side is None else None
+    add(uri, place, 2)
+    refusal = error_of(uri)
+    assert "Delete one of the rows, or give it another key. Then try again." in refusal.hint
+    head(uri, place).delete("id = 2")
+    if another:
+        add(uri, place, 8)
+    else:
+        add(uri, place, 2)
+    run(uri)
+    assert ids(head(uri)) == ([0, 1, 3, 8] if another else [0, 1, 2, 3])
+    assert_sound(head(uri))
+
+
 @pytest.mark.parametrize("change", [{"comment": "in euros"}, {KEY: "true"}], ids=["a comment", "a key"])
 @pytest.mark.parametrize("ours", ["a row", "a column"])
 def test_metadata_of_a_field_inside_a_column_is_merged(make, change, ours):

@@ -113,5 +113,12 @@ def test_the_operation_that_pylance_can_commit_a_change_with(change, emptied, op
     if operation is not REFUSED:
         assert operation_for(change, BASE, emptied) == operation
         return
-    with pytest.raises(NotCommittable, match="compacted or removed"):
-        operation_for(change, BASE, emptied)
+    with pytest.raises(NotCommittable, match="compacted or removed") as refused:
+        operation_for(change, BASE, emptied, lambda: "Merge in steps.")
+    assert refused.value.hint == "Merge in steps."
+
+
+def test_the_steps_of_a_refusal_are_worded_only_where_it_refuses():
+    """A merge of a long history walked all of it for a hint that nobody saw."""
+    operation_for(MergeChange(), BASE, hint=lambda: pytest.fail("nothing is refused"))
+    operation_for(MergeChange(columns_of_theirs=True), BASE, hint=lambda: pytest.fail("nothing is refused"))

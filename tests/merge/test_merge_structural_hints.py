@@ -192,9 +192,9 @@ TYPED = {
     change_rules.COMPACTED_OURS.reason: "the compaction reverted",
     COLUMNS_COMPACTED: "the compaction reverted",
     UNCERTAIN: None,
-    TAKEN_BEFORE: None,
+    TAKEN_BEFORE: "test_what_the_hint_about_rows_under_other_names_says_leads_out",
     STALE: "the column computed again",
-    change_rules.BLANK: None,
+    change_rules.BLANK: "test_what_the_hint_says_leads_out",
     change_rules.BOTH_NEW: "one new column dropped",
     CAST_HERE: "the same type",
     NO_NULLS: "a value given",
@@ -204,13 +204,13 @@ TYPED = {
     KEY_CHANGED.partition("'")[0]: "the same new key",
     OPAQUE: "test_a_struct_that_lost_a_field_keeps_its_value_or_its_row_is_deleted_first",
     SAME_KEY: "one key",
-    TWICE: None,
+    TWICE: "test_what_the_hint_about_a_key_inside_a_struct_says_leads_out",
     change_rules.OTHER_COLUMNS.reason: "one new column renamed",
 }
-"""Where each hint of a conflict is typed: a case here, or a test or a case of ``test_merge_settled.py``.
+"""Where each hint of a conflict is typed: a case here, or a test or a case of another file in this directory.
 
-None: its conflict needs a store that lost something, or two histories that no test can write with pylance alone; what
-the hint says is tested as a decision.
+None: its conflict needs transactions that contradict each other, which only damage makes; that it is a conflict is
+tested as a decision, in ``test_merge_following.py``.
 """
 _CASES = {name: case[2] for name, case in CASES.items()} | {name: case[1] for name, case in KEY_CASES.items()}
 
@@ -219,7 +219,9 @@ _CASES = {name: case[2] for name, case in CASES.items()} | {name: case[1] for na
 def test_every_hint_of_a_conflict_is_listed_with_where_it_is_typed():
     """A new hint fails here until somebody has typed what it says, or says why nobody can."""
     assert TYPED.keys() == hint_rules._HINTS.keys()
-    elsewhere = (Path(__file__).parent / "test_merge_settled.py").read_text()
+    elsewhere = "".join(
+        path.read_text() for path in Path(__file__).parent.glob("*.py") if path.name != Path(__file__).name
+    )
     for reason, case in TYPED.items():
         if case in _CASES:
             assert _CASES[case] in str(hint_rules._HINTS[reason])

@@ -56,6 +56,24 @@ def test_a_version_that_was_merged_and_compacted_is_not_picked_again(dataset):
     assert_clash(dataset, pick, "a", 3)
 
 
+@pytest.mark.when(day=0)
+@pytest.mark.parametrize("there", [True, False], ids=["already there", "not there"])
+def test_what_the_hint_about_rows_under_other_names_says_leads_out(dataset, there):
+    """Nothing is to do, or the rows are written again, once."""
+    run(dataset, "a")
+    if not there:
+        head(dataset).delete("id > 11")
+    compact(dataset)
+    with pytest.raises(Conflict, match=TWINS) as refused:
+        pick(dataset, "a", 3)
+    assert "Take nothing if the rows are already there." in refused.value.hint
+    assert "or write them again" in refused.value.hint
+    if not there:
+        add(dataset, 12, 14)
+    assert ids(head(dataset)) == [*range(5), *range(10, 14)]
+    assert run(dataset, "a").up_to_date
+
+
 def test_a_version_that_was_merged_is_known_by_its_files(dataset):
     run(dataset, "a")
     assert pick(dataset, "a", 3).up_to_date

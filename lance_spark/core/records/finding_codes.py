@@ -117,7 +117,10 @@ MEANINGS = {
         "Change or delete these rows; or drop the constraint: t.constraints.drop(...).",
     ),
     BASE_ABSENT: Meaning(
-        ERROR, "Files are read from a base path where nothing is.", "If the dataset was moved: lance-git relocate."
+        ERROR,
+        "Files are read from a base path where nothing is.",
+        "If the dataset was moved: lance-git relocate. A tag on a version from before the move stays there: move the "
+        "tag to a version that came later, or delete it; or put the files back.",
     ),
     BASE_LEFT: Meaning(
         WARNING,
