@@ -23,7 +23,7 @@ from benchmarks.measure import Case, Result, Target
 from benchmarks.merging.data import once
 from lance_spark.cli.main import main
 from lance_spark.core.workspace import Workspace
-from lance_spark.storage.workspaces import create_workspace, open_workspace
+from lance_spark.workspace.workspace_files import create_workspace, open_workspace
 
 SCRIPT = Path(sys.executable).parent / "lance-git"
 _FRAGMENTS = 10

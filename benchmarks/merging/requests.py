@@ -19,7 +19,7 @@ from benchmarks.cleanup_s3 import Store, slow_store, storage_options
 from benchmarks.merging.history import SCRIPT
 from lance_spark.cli.verbs import VERBS
 from lance_spark.core.workspace import Workspace
-from lance_spark.storage.workspaces import create_workspace
+from lance_spark.workspace.workspace_files import create_workspace
 
 _BRANCHES = ("a", "b", "c", "d", "exp")
 _TAGS = ("v1", "v2")

@@ -21,7 +21,7 @@ from lance_spark.storage.datasets import locate_typed
 from lance_spark.storage.followers import ORIGIN, check_own, known_remotes
 from lance_spark.storage.refs import read_branch, read_refs, read_tag
 from lance_spark.storage.resolving import dataset_at, resolve_expression
-from lance_spark.storage.workspaces import find_here
+from lance_spark.workspace.workspace_files import find_here
 
 if TYPE_CHECKING:
     from lance_spark.remotes.fetch import Remote

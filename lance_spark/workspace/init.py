@@ -16,7 +16,7 @@ from lance_spark.storage.commits import create_dataset
 from lance_spark.storage.datasets import find_latest, locate_typed, open_latest
 from lance_spark.storage.files import ask, entries, open_filesystem, reachable, whole_path
 from lance_spark.storage.resolving import dataset_at
-from lance_spark.storage.workspaces import dataset_around
+from lance_spark.workspace.workspace_files import dataset_around
 from lance_spark.write.plan_rules import check_names
 
 

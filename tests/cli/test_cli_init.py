@@ -10,7 +10,7 @@ from pyarrow import csv, feather, ipc, parquet
 from support.command_line import call, config
 
 from lance_spark.core.workspace import RemoteEntry, Workspace
-from lance_spark.storage.workspaces import create_workspace
+from lance_spark.workspace.workspace_files import create_workspace
 
 TABLE = pa.table({"id": pa.array([1], pa.int64()), "name": ["a"], "when": pa.array([0], pa.timestamp("us"))})
 
@@ -224,9 +224,9 @@ def test_in_a_workspace_for_the_dataset_init_makes_no_second_one(tmp_path, plain
 
 def test_whoever_may_not_write_there_learns_where_the_workspace_can_be(tmp_path, plain, monkeypatch):
     from lance_spark.errors import PermissionDenied
-    from lance_spark.storage import workspaces
+    from lance_spark.workspace import workspace_files
 
-    monkeypatch.setattr(workspaces, "create_workspace", Mock(side_effect=PermissionDenied("Permission denied.")))
+    monkeypatch.setattr(workspace_files, "create_workspace", Mock(side_effect=PermissionDenied("Permission denied.")))
     done = call(plain, "init", ".")
     assert done.code == 21
     assert f"hint: Put the workspace into a directory of your own: lance-git init {plain} DIR." in done.error

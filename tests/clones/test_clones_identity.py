@@ -26,10 +26,10 @@ from lance_spark.remotes.clone import clone as clone_following
 from lance_spark.remotes.fetch import FetchOptions, Remote, fetch
 from lance_spark.storage import refs
 from lance_spark.storage.datasets import locate, pin_latest
-from lance_spark.storage.workspaces import alone_in
 from lance_spark.survey import survey
 from lance_spark.survey.clone_records import former_name, is_of_clone, release, write_record
 from lance_spark.survey.identity import CLONE_FILE, read_identity, write_identity
+from lance_spark.workspace.workspace_files import alone_in
 
 ROWS = [1, 2, 3]
 

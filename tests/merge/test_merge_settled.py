@@ -17,7 +17,7 @@ from support.merge_datasets import head
 from lance_spark import LanceTable
 from lance_spark.core.workspace import Workspace
 from lance_spark.errors import Conflict
-from lance_spark.storage.workspaces import create_workspace
+from lance_spark.workspace.workspace_files import create_workspace
 
 KEY = {b"lance-schema:unenforced-primary-key": b"true"}
 

@@ -14,7 +14,7 @@ from lance_spark.core.workspace import Workspace
 from lance_spark.errors import InvalidName, PermissionDenied, Refused, StorageFailure, StorageFull
 from lance_spark.storage import small_files
 from lance_spark.storage.failures import from_fsspec, from_pylance, of_local_file
-from lance_spark.storage.workspaces import create_workspace
+from lance_spark.workspace.workspace_files import create_workspace
 
 HERE = DatasetLocation("/data/t.lance")
 IN_S3 = DatasetLocation("s3://bucket/t.lance")

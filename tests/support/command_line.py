@@ -19,7 +19,7 @@ import pyarrow as pa
 from lance_spark.cli.catalog.main import main as catalog_main
 from lance_spark.cli.main import main
 from lance_spark.core.workspace import Workspace
-from lance_spark.storage.workspaces import create_workspace
+from lance_spark.workspace.workspace_files import create_workspace
 
 SCRIPT = Path(sys.executable).parent / "lance-git"
 CATALOG_SCRIPT = SCRIPT.with_name("lance-catalog")

@@ -11,7 +11,7 @@ from lance_spark.clones.clone import shallow_clone
 from lance_spark.core.workspace import Workspace
 from lance_spark.storage.datasets import locate
 from lance_spark.storage.resolving import resolve_expression
-from lance_spark.storage.workspaces import create_workspace
+from lance_spark.workspace.workspace_files import create_workspace
 
 
 @pytest.fixture

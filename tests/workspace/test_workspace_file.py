@@ -17,7 +17,7 @@ from lance_spark.core.workspace import (
     without_remote,
 )
 from lance_spark.errors import AlreadyExists, InvalidName, InvalidOption, NotFound, PermissionDenied
-from lance_spark.storage.workspaces import (
+from lance_spark.workspace.workspace_files import (
     change_workspace,
     create_workspace,
     finish_clone,

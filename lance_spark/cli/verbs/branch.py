@@ -24,7 +24,7 @@ from lance_spark.storage.commits import unchanged
 from lance_spark.storage.datasets import list_version_numbers
 from lance_spark.storage.followers import follower_refused
 from lance_spark.storage.refs import read_refs
-from lance_spark.storage.workspaces import set_branch
+from lance_spark.workspace.workspace_files import set_branch
 
 
 @dataclass(frozen=True)

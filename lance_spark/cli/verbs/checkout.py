@@ -19,7 +19,7 @@ from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.followers import check_own, following
 from lance_spark.storage.refs import read_refs
 from lance_spark.storage.resolving import find_ref
-from lance_spark.storage.workspaces import set_branch
+from lance_spark.workspace.workspace_files import set_branch
 
 
 class Chosen(NamedTuple):

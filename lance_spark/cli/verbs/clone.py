@@ -25,7 +25,7 @@ from lance_spark.remotes.fetch_rules import CloneOptions
 from lance_spark.storage import resolving
 from lance_spark.storage.datasets import locate_typed
 from lance_spark.storage.followers import ORIGIN
-from lance_spark.storage.workspaces import (
+from lance_spark.workspace.workspace_files import (
     alone_in,
     finish_clone,
     is_free,

@@ -15,7 +15,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.workspace import CONFIG, OpenWorkspace, Workspace, check_uri
 from lance_spark.errors import AlreadyExists, InvalidOption, PermissionDenied
 from lance_spark.storage.datasets import locate_typed
-from lance_spark.storage.workspaces import find_here, is_for, new_workspace, open_workspace
+from lance_spark.workspace.workspace_files import find_here, is_for, new_workspace, open_workspace
 
 if TYPE_CHECKING:
     from lance_spark.workspace.init import InitPlan

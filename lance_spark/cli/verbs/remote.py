@@ -22,7 +22,7 @@ from lance_spark.storage.datasets import locate_typed
 from lance_spark.storage.followers import check_own, following
 from lance_spark.storage.refs import read_refs
 from lance_spark.storage.spelling import found_as, same_on_disk
-from lance_spark.storage.workspaces import change_workspace
+from lance_spark.workspace.workspace_files import change_workspace
 
 if TYPE_CHECKING:
     from lance_spark.clones.base_rules import Relocation
