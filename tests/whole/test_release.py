@@ -5,6 +5,7 @@ import re
 import sys
 import tarfile
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,17 @@ def test_the_changelog_has_the_version_and_what_comes_after_it():
     assert all(date for _, date in sections[1:])
     assert sections[1][0] == project["version"] == VERSION
     assert [date for _, date in sections[1:]] == sorted((date for _, date in sections[1:]), reverse=True)
+
+
+def test_no_entry_of_the_changelog_stands_there_twice():
+    """A merge left some seventy lines of it beside their later wording: then eight words in a row are the same."""
+    runs = {}
+    for entry in re.split(r"\n(?=- |\n|#)", (ROOT / "CHANGELOG.md").read_text()):
+        words = re.findall(r"\w+", entry.lower())
+        for run in {" ".join(words[at : at + 8]) for at in range(len(words) - 7)}:
+            runs.setdefault(run, set()).add(entry)
+    pairs = Counter(frozenset(found) for found in runs.values() if len(found) == 2)
+    assert [sorted(found) for found, times in pairs.items() if times > 4] == []
 
 
 def test_the_package_shows_its_own_names_and_each_is_there():
