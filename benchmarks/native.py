@@ -69,7 +69,8 @@ def _measured(run: Run, tables: Tables, storage: Mapping[str, str]) -> Iterator[
         print(f"measuring: {name}", flush=True)
         asked = work(question, ways)
         if run.connect is not None:
-            asked["connect"] = run.connect.work(number, tables, storage)
+            asked["connect"] = run.connect.work(number, tables, storage, native=False)
+            asked["connected"] = run.connect.work(number, tables, storage, native=True)
         if question.export and not storage:
             asked["floor"] = floor(run.spark, tables, question)
         yield _told(measure.run(name, Case(asked, question.targets), run.rounds))

@@ -6,17 +6,24 @@ from collections.abc import Sequence
 
 from benchmarks.measure import Result, Target
 
-WAYS = {"ours": "ours", "plain": "plain source", "connect": "on Connect", "parquet": "Parquet", "jvm": "JVM connector"}
+WAYS = {
+    "ours": "ours",
+    "connected": "native on Connect",
+    "plain": "plain source",
+    "connect": "plain on Connect",
+    "parquet": "Parquet",
+    "jvm": "JVM connector",
+}
 _WORDS = {True: "yes", False: "no", None: "not measured"}
 
 
 def reading_table(results: Sequence[Result]) -> str:
     """Seconds; ratios are of the others' time to ours, so that above 1 ours is faster."""
-    titles = [*WAYS.values(), "plain / ours", "Parquet / ours", "JVM / ours", "to reach", "reached"]
+    titles = [*WAYS.values(), "Connect / ours", "plain / ours", "Parquet / ours", "JVM / ours", "to reach", "reached"]
     lines = [f"| question | {' | '.join(titles)} |", f"|---|{'---:|' * (len(titles) - 2)}---|---|"]
     for result in results:
         cells = [_seconds(result, who) for who in WAYS]
-        cells += [_ratio(result, who) for who in ("plain", "parquet", "jvm")]
+        cells += [_ratio(result, who) for who in ("connected", "plain", "parquet", "jvm")]
         targets = result.case.targets
         cells.append("; ".join(target.text for target in targets) or "-")
         cells.append("; ".join(_reached(result, target) for target in targets) or "-")

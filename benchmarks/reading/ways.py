@@ -93,13 +93,14 @@ class Connect:
 
     process: subprocess.Popen[str]
 
-    def work(self, number: int, tables: Tables, storage: Mapping[str, str]) -> Work:
-        """A question, by its number in the list."""
+    def work(self, number: int, tables: Tables, storage: Mapping[str, str], native: bool) -> Work:
+        """A question, by its number in the list, natively or through the plain data source."""
 
         def asked() -> Answer:
             assert self.process.stdin is not None
             assert self.process.stdout is not None
-            request = {"question": number, "home": tables.home, "rows": tables.rows, "storage": dict(storage)}
+            request = {"question": number, "home": tables.home, "rows": tables.rows, "native": native}
+            request["storage"] = dict(storage)
             self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
             answer = json.loads(self.process.stdout.readline() or '{"error": "Error: the process ended"}')
