@@ -152,8 +152,10 @@ def _connected(spark: SparkSession) -> Connection:
     if off is not None:
         raise Refused(off)
     try:
-        register_class(spark, ServerSource)
-        row = spark.read.format(NAME).load().collect()[0]
+        row = _known(spark)
+        if row is None:
+            register_class(spark, ServerSource)
+            row = spark.read.format(NAME).load().collect()[0]
     except (PySparkException, OSError) as problem:
         raise Refused(f"the server's Python cannot load lance_spark: {_first_line(problem)}") from problem
     told = json.loads(row["told"])
@@ -170,6 +172,14 @@ def _connected(spark: SparkSession) -> Connection:
     for key, value in {"": "lance_spark.Helper", ".python": told["python"], ".path": told["path"]}.items():
         spark.conf.set(f"{prefix}{key}", value)
     return Connection(ref(spark), {})
+
+
+def _known(spark: SparkSession) -> Any:
+    """What an earlier client has learned, so that the server starts no Python to tell it; None without one."""
+    try:
+        return spark.table(f"{messages.TOLD}{digest()}").first()
+    except PySparkException:
+        return None
 
 
 def _send(spark: SparkSession, jar: bytes) -> None:

@@ -16,6 +16,8 @@ from lance_spark.errors import LanceSparkError
 
 CATALOG = "lance_spark_server"
 """The catalog that stands for the process; ``Helper.java`` is its class."""
+TOLD = "global_temp.lance_spark_server_"
+"""With the build's digest, the view that tells later clients of a server what the first one has learned."""
 LOADED = "lance_spark_loaded"
 """The catalog of what ``load`` read: its tables are numbers."""
 SETTING = "spark.lance.secret."

@@ -32,23 +32,26 @@ class ServerSource(DataSource):
 class ServerReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The row itself, made on the server's host: executors may be elsewhere."""
-        import os
-        import sys
-
-        from pyspark.find_spark_home import _find_spark_home
-
-        from lance_spark.errors import Refused
-        from lance_spark.jvm.server.compiling import compiled_jar, digest
-
-        version = import_module("lance_spark").__version__
-        told = {"version": version, "digest": digest(), "python": sys.executable, "path": os.pathsep.join(sys.path)}
-        jar = b""
-        try:
-            with open(compiled_jar(_find_spark_home()), "rb") as file:
-                jar = file.read()
-        except Refused as reason:
-            told["refused"] = reason.message
-        return [InputPartition((json.dumps(told), jar))]
+        return [InputPartition(told())]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[str, bytes]]:
         yield partition.value
+
+
+def told() -> tuple[str, bytes]:
+    """What this Python has, and the classes."""
+    import os
+    import sys
+
+    from pyspark.find_spark_home import _find_spark_home
+
+    from lance_spark.errors import Refused
+    from lance_spark.jvm.server.compiling import compiled_jar, digest
+
+    version = import_module("lance_spark").__version__
+    said = {"version": version, "digest": digest(), "python": sys.executable, "path": os.pathsep.join(sys.path)}
+    try:
+        with open(compiled_jar(_find_spark_home()), "rb") as file:
+            return json.dumps(said), file.read()
+    except Refused as reason:
+        return json.dumps({**said, "refused": reason.message}), b""

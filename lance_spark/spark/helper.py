@@ -9,14 +9,17 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from lance_spark.connect import messages
 from lance_spark.connect.messages import Failure
+from lance_spark.connect.server_source import told
 from lance_spark.core.catalog_options import OWN_NAME
 from lance_spark.datasource import datasource
 from lance_spark.errors import LanceSparkError, Refused
@@ -45,6 +48,7 @@ class Helper:
         self._server = server
         self._sessions: dict[str, SparkSession] = {}
         self._lock = threading.Lock()
+        self._has_told = False
 
     def handle(self, java_session: Any, text: str, made: Any = None) -> str:
         """The answer to a request; ``made`` gets a Java object. Does not raise: what went wrong is the answer."""
@@ -113,14 +117,25 @@ class Helper:
     def _register(self, spark: SparkSession, **given: Any) -> dict[str, Any]:
         self.let_go()
         register(spark, **given)
-        told = session.describe(spark)
+        self._tell_others(spark)
+        found = session.describe(spark)
         return {
             "reason": "a process beside the server of Spark Connect does what needs Spark's JVM",
-            "catalogs": [name for name in told.catalogs if name != messages.LOADED],
-            "no_row_changes": told.no_row_changes,
-            "no_batches": told.no_batches,
-            "no_columns": told.no_columns,
+            "catalogs": [name for name in found.catalogs if name != messages.LOADED],
+            "no_row_changes": found.no_row_changes,
+            "no_batches": found.no_batches,
+            "no_columns": found.no_columns,
         }
+
+    def _tell_others(self, spark: SparkSession) -> None:
+        """Later clients read there what the first one asked the server's Python for: that takes seconds."""
+        if not self._has_told:
+            self._has_told = True
+            said, jar = told()
+            table = pa.table({"told": [said], "jar": pa.array([jar], pa.binary())})
+            with suppress(PySparkException):  # who does not find it asks the server's Python
+                view = f"{messages.TOLD}{digest()}".partition(".")[2]
+                spark.createDataFrame(table).createOrReplaceGlobalTempView(view)
 
     def _merge(self, spark: SparkSession, key: str, command: str) -> dict[str, Any]:
         room = session.current(spark)

@@ -202,6 +202,14 @@ def test_sessions_do_not_see_each_others_catalogs(lake, address, tmp_path):
 
 
 @pytest.mark.when(day=0)
+def test_a_second_client_starts_no_python_of_the_server(lake, address, root, monkeypatch):
+    monkeypatch.setattr("lance_spark.connect.client.register_class", lambda *_: pytest.fail("took seconds"))
+    with client(address) as second:
+        register(second, catalog="lake", root=root)
+        assert values(second.sql("UPDATE lake.ns.t SET k = 1 WHERE id = 3")) == [(1, 1, 0, 0)]
+
+
+@pytest.mark.when(day=0)
 def test_where_it_is_switched_off_there_is_no_catalog(remote, root, monkeypatch):
     monkeypatch.setenv("LANCE_SPARK_NATIVE", "0")
     with pytest.raises(Refused, match="LANCE_SPARK_NATIVE is '0'"):
