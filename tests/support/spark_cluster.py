@@ -26,17 +26,23 @@ def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[str]:
     processes = [_start("master.Master", directory / "master", "--port", str(port), "--webui-port", str(page))]
     try:
         _wait_for(directory / "master.log", "I have been elected leader", 1)
-        for number in range(workers):
-            home = directory / f"worker{number}"
-            processes.append(
-                _start("worker.Worker", home, "--cores", "1", "--memory", "1g", "--work-dir", str(home), url)
-            )
+        processes += [start_worker(directory / f"worker{number}", url) for number in range(workers)]
         _wait_for(directory / "master.log", "Registering worker", workers)
         yield url
     finally:
         for process in processes:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def start_worker(home: Path, url: str) -> subprocess.Popen[bytes]:
+    """One more worker of a cluster; killed as a process group, its executors end with it."""
+    return _start("worker.Worker", home, "--cores", "1", "--memory", "1g", "--work-dir", str(home), url)
+
+
+def has_an_executor(home: Path) -> bool:
+    """Whether a worker has started one."""
+    return "Asked to launch executor" in home.with_suffix(".log").read_text(errors="replace")
 
 
 def environment() -> dict[str, str]:
