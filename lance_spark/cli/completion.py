@@ -28,7 +28,10 @@ class Names(click.ParamType[str]):
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - click's signature
         """The names that begin in this way. Nothing if they cannot be found out: a shell shows no errors."""
         try:
-            return [CompletionItem(name) for name in self._known(ctx) if name.startswith(incomplete)]
+            begun, dots, last = incomplete.rpartition("..")  # A..B: the second one is typed now
+            first = f"{begun}{dots}" if self._known is refs else ""
+            rest = last if first else incomplete
+            return [CompletionItem(first + name) for name in self._known(ctx) if name.startswith(rest)]
         except (LanceSparkError, OSError):
             return []
 

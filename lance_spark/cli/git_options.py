@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from lance_spark.core.ref_expressions import HEAD
+from lance_spark.errors import InvalidOption
 
 _DONE = "a merge is one commit or none, so nothing is ever in progress"
 _NO_INDEX = "every write is a version at once, with nothing staged"
@@ -139,3 +142,38 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
 }
 """By verb and option: the reason, which ends a sentence, and the hint."""
+
+WORDS_OF_REMOTES: Mapping[str, tuple[str, str]] = {
+    "get-url": ("the list shows them", "lance-git remote -v"),
+    "ls": ("the list is the verb alone", "lance-git remote -v"),
+    "list": ("the list is the verb alone", "lance-git remote -v"),
+    "prune": ("a branch that is gone at the remote stays here", "lance-git remote show NAME shows which are."),
+    "rename": (
+        "branches NAME/main would lose what they have in common with yours",
+        "lance-git remote add NEW URI: both names may have one URI.",
+    ),
+    "update": ("fetching is a verb of its own", "lance-git fetch REMOTE, for each of lance-git remote."),
+}
+"""Words of ``git remote`` that are no verbs of ``lance-git remote``."""
+
+
+def pushed_ref(names: Sequence[str], remote: str) -> str | None:
+    """The branch or tag of a push as git's users type it; None for the current branch. Raises InvalidOption."""
+    if len(names) == 2 and names[0] == "tag":
+        return f"tags/{names[1].removeprefix('tags/')}"
+    if len(names) > 1:
+        each = ", then ".join(f"lance-git push {remote} {name}" for name in names)
+        raise InvalidOption("A push sends one branch or one tag.", hint=f"{each}.")
+    ref = names[0] if names else None
+    if ref is not None and ref.startswith("+"):
+        raise InvalidOption(f"'{ref}' would overwrite the branch there: {_NEVER_OVER}.", hint=_PULL_FIRST)
+    if ref is not None and ":" in ref:
+        here, _, there = ref.partition(":")
+        if not here:
+            hint = f"lance-git -C URI branch -d {there}, or tag -d {there}, with the URI of {remote}."
+            raise InvalidOption(f"'{ref}' deletes nothing: branches and tags are deleted where they are.", hint=hint)
+        if here != there:
+            hint = f"lance-git push {remote} {here}, or lance-git branch {there} {here} and push that."
+            raise InvalidOption("A push goes to the branch of the same name.", hint=hint)
+        ref = here
+    return None if ref == HEAD else ref

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 FOREVER = frozenset(
     {
         # verbs of the shell, procedures of SQL, and words of git and Delta that lead to them
-        "clean", "cleanup", "deregister", "drop", "expire-refs", "expire_refs", "gc", "prune", "purge", "reset", "rm",
-        "unfreeze", "vacuum",
+        "clean", "cleanup", "deregister", "drop", "expire-refs", "expire_refs", "gc", "prune", "purge", "remove",
+        "reset", "rm", "unfreeze", "vacuum",
         # options
         "-D", "-f", "-y", "at_once", "delete_unverified", "drop_fork_versions", "execute", "force", "on_tagged", "yes",
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
@@ -11,7 +10,7 @@ from datetime import datetime
 from html import escape
 from typing import Any, cast
 
-from lance_spark.core.texts import masked, one_line
+from lance_spark.core.texts import columns_of, fitting, masked, one_line, wrapped
 from lance_spark.core.words import Hinting
 
 # --- Styled lines of text; the caller that prints them adds color
@@ -54,11 +53,11 @@ def aligned(lines: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[s
     """Lines of cells as text, the columns in ``right`` aligned to the right."""
     if not lines:
         return []
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    widths = [max(columns_of(line[column]) for line in lines) for column in range(len(lines[0]))]
     numbers = set(right)
     return [
         "  ".join(
-            cell.rjust(width) if column in numbers else cell.ljust(width)
+            " " * (width - columns_of(cell)) + cell if column in numbers else cell + " " * (width - columns_of(cell))
             for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
@@ -73,7 +72,7 @@ _NARROWEST = 8
 
 def is_too_wide(lines: Iterable[str]) -> bool:
     width = WIDTH.get()
-    return width is not None and any(len(line) > width for line in lines)
+    return width is not None and any(columns_of(line) > width for line in lines)
 
 
 def stacked(header: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> list[list[str]]:
@@ -82,9 +81,14 @@ def stacked(header: Sequence[str], rows: Iterable[Sequence[str]], width: int) ->
     made = []
     for row in rows:
         lines: list[str] = []
-        for name, cell in zip(header, row, strict=True):
+        mark = ""
+        for at_column, (name, cell) in enumerate(zip(header, row, strict=True)):
+            if not name and len(cell.strip()) == 1 and at_column + 1 < len(row):
+                mark = f"{cell.strip()} "  # stands in front of what it marks
+                continue
             lead = f"{name.ljust(names)}  " if names else ""
-            parts = textwrap.wrap(cell.strip(), max(_NARROWEST, width - len(lead)), break_on_hyphens=False)
+            parts = wrapped(mark + cell.strip(), max(_NARROWEST, width - len(lead)))
+            mark = ""
             for at, part in enumerate(parts):
                 lines.append(f"{' ' * len(lead) if at else lead}{part}")
         made.append(lines)
@@ -94,13 +98,13 @@ def stacked(header: Sequence[str], rows: Iterable[Sequence[str]], width: int) ->
 def cut(line: Line) -> Line:
     """A styled line that does not wrap on the terminal."""
     width = WIDTH.get()
-    if width is None or sum(len(text) for _, text in line) <= width:
+    if width is None or sum(columns_of(text) for _, text in line) <= width:
         return line
     shown: list[tuple[str, str]] = []
     left = width - 1
     for style, text in line:
-        shown.append((style, text[:left]))
-        left -= len(shown[-1][1])
+        shown.append((style, text[: fitting(text, left)]))
+        left -= columns_of(text)
         if left <= 0:
             break
     return [*shown, (PLAIN, "…")]

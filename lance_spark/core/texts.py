@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
+import textwrap
+import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
@@ -25,6 +27,49 @@ def readable(size: int) -> str:
             return f"{amount:,.0f} {unit}" if unit == "B" else f"{amount:,.1f} {unit}"
         amount /= 1024
     return f"{amount:,.1f} {_UNITS[-1]}"
+
+
+def columns_of(text: str) -> int:
+    """The columns that a text takes on a terminal: two for each character of Chinese, Japanese and Korean."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_columns, text))
+
+
+def _columns(letter: str) -> int:
+    if unicodedata.combining(letter) or unicodedata.category(letter) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+
+
+def fitting(text: str, columns: int) -> int:
+    """How many of its first characters fit into so many columns."""
+    if text.isascii():
+        return max(0, columns)
+    taken = 0
+    for at, letter in enumerate(text):
+        taken += _columns(letter)
+        if taken > columns:
+            return at
+    return len(text)
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """The text in lines of at most so many columns: broken between words, or within one that is longer."""
+    if text.isascii():
+        return textwrap.wrap(text, columns, break_on_hyphens=False)
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and columns_of(f"{lines[-1]} {word}") <= columns:
+            lines[-1] = f"{lines[-1]} {word}"
+            continue
+        rest = word if not lines[-1] or columns_of(word) <= columns else f"{lines.pop()} {word}"
+        while columns_of(rest) > columns:
+            most = max(1, fitting(rest, columns))
+            lines.append(rest[:most])
+            rest = rest[most:]
+        lines.append(rest)
+    return [line for line in lines if line]
 
 
 def quoted_name(name: str) -> str:

@@ -37,6 +37,7 @@ def told(program, *words):
         (("-C", "t.lance", "branch", "-d", "ex"), ["exp/a"]),
         (("--dataset", "t.lance", "tag", "-d", "v"), ["v1"]),
         (("-C", "t.lance", "diff", "main", "v"), ["v1"]),
+        (("-C", "t.lance", "diff", "main..e"), ["main..exp/a"]),
         (("merge", ""), []),
         (("che",), ["checkout", "cherry-pick"]),
         (("push", "--ta"), ["--tags"]),

@@ -3,7 +3,8 @@
 import pytest
 
 from lance_spark.core import show
-from lance_spark.core.show import Grid, cut, table_lines
+from lance_spark.core.show import Grid, aligned, cut, stacked, table_lines
+from lance_spark.core.texts import columns_of, wrapped
 
 pytestmark = pytest.mark.pure
 
@@ -39,3 +40,37 @@ def test_a_line_of_a_history_is_cut(width):
         assert cut(line) == line
     else:
         assert (len(shown), shown[-1]) == (width, "…")
+
+
+WIDE = "feature/日本語の長い名前のブランチ"
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [("main", 4), ("日本語", 6), ("e\u0301", 1), ("\uff46ull", 5), ("a日b", 4), ("🚀", 2), ("\u200b", 0), ("", 0)],
+)
+def test_characters_that_take_two_columns_count_as_two(text, columns):
+    assert columns_of(text) == columns
+
+
+@pytest.mark.parametrize("text", [WIDE, f"{WIDE} and {WIDE}", "日本語 " * 9, "a" * 50 + "日", "no wide ones " * 5])
+@pytest.mark.parametrize("columns", [8, 11, 40])
+def test_wide_characters_wrap_at_the_edge_and_none_is_lost(text, columns):
+    lines = wrapped(text, columns)
+    assert max(map(columns_of, lines)) <= columns
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+
+
+def test_wide_characters_stand_in_columns():
+    first, second = aligned([("日本", "x"), ("main", "y")])
+    assert columns_of(first) == columns_of(second)
+
+
+def test_a_history_with_wide_characters_is_cut(width):
+    shown = "".join(text for _, text in cut([(show.GRAPH, "* "), (show.PLAIN, WIDE), (show.PLAIN, "  append")]))
+    assert width is None or columns_of(shown) <= width
+    assert shown.endswith("append" if width in (None, 200, 80) else "…")
+
+
+def test_a_mark_stands_in_front_of_the_name_it_marks():
+    assert stacked(("", "branch"), [("*", "main"), ("", "exp")], 40) == [["branch  * main"], ["branch  exp"]]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lance_spark.cli.git_options import WORDS_OF_REMOTES, pushed_ref
 from lance_spark.cli.output import confirm, exit_code, painted
 from lance_spark.cli.program import VerbGroup, dry_run_option, options_of, verb, yes_option
 from lance_spark.cli.session import FORGOTTEN, Session, find_remote, known_here
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _STATES = {"new": "not fetched yet", "updated": "fetch brings it", "gone": "gone at the remote"}
 
 
-@click.group("remote", cls=VerbGroup, invoke_without_command=True)
+@click.group("remote", cls=VerbGroup, words=WORDS_OF_REMOTES, invoke_without_command=True)
 @click.option("-v", "--verbose", is_flag=True, help="With URIs.")
 @click.pass_context
 def remotes(context: click.Context, verbose: bool) -> None:
@@ -288,13 +289,13 @@ def _check_counterpart(remote: Remote, branch: str) -> None:
 
 @verb("push")
 @click.argument("remote", required=False)
-@click.argument("ref", metavar="[BRANCH|TAG]", required=False)
+@click.argument("names", metavar="[BRANCH|TAG]", nargs=-1)
 @click.option("-m", "message", help="Message of the new version; by default that of the branch's newest.")
 @click.option("--tags", "all_tags", is_flag=True, help="Then all tags whose rows the remote has, too.")
 @click.option("-u", "--set-upstream", is_flag=True, hidden=True, help="As every push does.")
 @dry_run_option
 @click.pass_obj
-def push(session: Session, /, remote: str | None, ref: str | None, dry_run: bool, **given: Any) -> int:
+def push(session: Session, /, remote: str | None, names: tuple[str, ...], dry_run: bool, **given: Any) -> int:
     """Send a branch or a tag to a remote.
 
     REMOTE is by default origin, or the only one; BRANCH is by default the current one. The branch's versions become one
@@ -304,6 +305,7 @@ def push(session: Session, /, remote: str | None, ref: str | None, dry_run: bool
     """
     from lance_spark.remotes.push import PushOptions, push
 
+    ref = pushed_ref(names, remote or "REMOTE")
     tag = None if ref is None else _tag_of(session, ref)
     if tag is not None:
         return _push_tag(session, find_remote(session, remote), tag, given["message"], dry_run)
