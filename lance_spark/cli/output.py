@@ -23,6 +23,8 @@ from lance_spark.core import show
 from lance_spark.core.progress import WorkProgress
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.show import HEAD, PLUS, Recorded, table_lines
+from lance_spark.core.texts import bar_of, cut_to
+from lance_spark.engine.progress_bar import columns_of_stderr
 from lance_spark.errors import LanceSparkError, Refused
 
 if TYPE_CHECKING:
@@ -210,16 +212,14 @@ def version_json(pin: PinnedVersion) -> dict[str, Any]:
 _PATIENCE = 2.0
 """Seconds before the bar appears. Shorter work shows nothing."""
 _EVERY = 0.5
-_WIDTH = 24
 
 
-def bar_text(progress: WorkProgress, seconds: float) -> str:
-    """``copy [#########---------------] 40 of 120, 12 s``."""
+def bar_text(progress: WorkProgress, seconds: float, columns: int | None = None) -> str:
+    """``copy [#########---------------] 40 of 120, 12 s``. A line that wraps could not be drawn over."""
     if progress.total > 1:
-        full = _WIDTH * min(progress.done, progress.total) // progress.total
-        counts = f"{progress.done:,} of {progress.total:,}"
-        return f"{progress.stage} [{'#' * full}{'-' * (_WIDTH - full)}] {counts}, {seconds:.0f} s"
-    return f"{progress.stage} ... {seconds:.0f} s"
+        told = f"{progress.done:,} of {progress.total:,}, {seconds:.0f} s"
+        return bar_of(progress.stage, progress.done, progress.total, told, columns)
+    return cut_to(f"{progress.stage} ... {seconds:.0f} s", columns)
 
 
 class ProgressBar:
@@ -264,7 +264,9 @@ class ProgressBar:
         while not ended.wait(wait):
             with self._lock:
                 if self._now is not None and not ended.is_set():
-                    sys.stderr.write(f"\r\033[K{bar_text(self._now, time.monotonic() - self._began)}")
+                    sys.stderr.write(
+                        f"\r\033[K{bar_text(self._now, time.monotonic() - self._began, columns_of_stderr())}"
+                    )
                     sys.stderr.flush()
                     self._drawn = True
             wait = self._every

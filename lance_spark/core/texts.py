@@ -72,6 +72,25 @@ def wrapped(text: str, columns: int) -> list[str]:
     return [line for line in lines if line]
 
 
+_BAR, _SHORTEST_BAR = 24, 6
+
+
+def bar_of(stage: str, done: int, total: int, told: str, columns: int | None = None) -> str:
+    """``copy [#####-----] 40 of 120``: on a narrow terminal with a shorter bar, or with none."""
+    room = _BAR if columns is None else min(_BAR, columns - columns_of(stage) - columns_of(told) - 4)
+    if room < _SHORTEST_BAR:
+        return cut_to(f"{stage} {told}", columns)
+    full = room * min(done, total) // total
+    return f"{stage} [{'#' * full}{'-' * (room - full)}] {told}"
+
+
+def cut_to(text: str, columns: int | None) -> str:
+    """The text, or the beginning of it that fits, with a sign that it goes on."""
+    if columns is None or columns_of(text) <= columns:
+        return text
+    return f"{text[: fitting(text, columns - 1)]}…"
+
+
 def quoted_name(name: str) -> str:
     """An identifier in backticks, as SQL takes any."""
     return "`" + name.replace("`", "``") + "`"

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from html import escape
 from importlib import import_module
 from typing import Any
 
 from lance_spark.core.calls import answering
+from lance_spark.core.texts import bar_of, cut_to
 
-_WIDTH = 24
+
+def columns_of_stderr() -> int | None:
+    """One less than the terminal has, as some go to the next line behind the last one; None if it does not say."""
+    try:
+        return max(0, os.get_terminal_size(sys.stderr.fileno()).columns - 1) or None
+    except (OSError, ValueError, AttributeError):
+        return None
 
 
-def text_of(progress: object) -> str:
+def text_of(progress: object, columns: int | None = None) -> str:
     """``compare [######------------------] 10 of 40``; the first line of what cannot be counted."""
     stage, done, total = (getattr(progress, name, None) for name in ("stage", "done", "total"))
     if isinstance(stage, str) and isinstance(done, int) and isinstance(total, int) and total > 1:
-        full = _WIDTH * min(done, total) // total
-        return f"{stage} [{'#' * full}{'-' * (_WIDTH - full)}] {done:,} of {total:,}"
-    return str(progress).partition("\n")[0]
+        return bar_of(stage, done, total, f"{done:,} of {total:,}", columns)
+    return cut_to(str(progress).partition("\n")[0], columns)
 
 
 class NotebookBar:
@@ -32,7 +39,7 @@ class NotebookBar:
         text, shell = text_of(progress), _notebook()
         if shell is None:
             if sys.stderr is not None and sys.stderr.isatty():
-                sys.stderr.write(f"\r\033[K{text}")
+                sys.stderr.write(f"\r\033[K{text_of(progress, columns_of_stderr())}")
                 sys.stderr.flush()
             return
         data = {"text/plain": text, "text/html": f"<pre style='margin:0'>{escape(text)}</pre>"}

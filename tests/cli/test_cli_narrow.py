@@ -2,9 +2,12 @@
 
 import pytest
 
+from lance_spark.cli.output import bar_text
 from lance_spark.core import show
 from lance_spark.core.show import Grid, aligned, cut, stacked, table_lines
 from lance_spark.core.texts import columns_of, wrapped
+from lance_spark.engine.local import WorkProgress
+from lance_spark.engine.progress_bar import text_of
 
 pytestmark = pytest.mark.pure
 
@@ -74,3 +77,16 @@ def test_a_history_with_wide_characters_is_cut(width):
 
 def test_a_mark_stands_in_front_of_the_name_it_marks():
     assert stacked(("", "branch"), [("*", "main"), ("", "exp")], 40) == [["branch  * main"], ["branch  exp"]]
+
+
+@pytest.mark.parametrize("columns", [None, 200, 79, 50, 39, 20, 9])
+@pytest.mark.parametrize(
+    "step", [WorkProgress("check tables", 40, 120), WorkProgress("日本語 の 表", 0, 2), WorkProgress("commit")]
+)
+def test_progress_stays_in_one_line_and_says_how_far_it_is(step, columns):
+    """A line that wraps cannot be drawn over, and each new one would stand below it."""
+    for text in (bar_text(step, 3.2, columns), text_of(step, columns)):
+        assert columns is None or columns_of(text) <= columns
+        if step.total > 1 and columns in (None, 200, 79, 50, 39):
+            assert f"{step.done} of {step.total}" in text
+            assert "[" in text
