@@ -4,10 +4,12 @@
 """
 
 import shutil
+import threading
 
 import pytest
 from support.shown_lakes import shown_lake
 
+from lance_spark.ui import looking, server
 from lance_spark.ui.looking import Subject
 from lance_spark.ui.server import Serving, start
 
@@ -124,6 +126,39 @@ def test_cells_that_differ_are_in_sight_on_a_telephone(browser, address, page):
             "e.getBoundingClientRect().height])"
         )
         assert [name for name, _, height in names if height > 30] == []  # one line: no name is broken within a word
+
+
+def test_rows_and_labels_are_whole_on_a_telephone(browser, address):
+    with browser.new_context(viewport={"width": 390, "height": 900}) as context:
+        page = context.new_page()
+        visited(page, f"{address}table?{T}")
+        ends = page.evaluate("[...document.querySelectorAll('.rowwise td')].map(e => e.getBoundingClientRect().right)")
+        assert len(ends) > 20
+        assert max(ends) <= 390
+        cut = "[...document.querySelectorAll('.version .pill')].map(e => e.scrollWidth - e.clientWidth)"
+        assert max(page.evaluate(cut)) <= 0
+        page.locator(".graph").focus()  # the keyboard scrolls to labels that are out of sight
+        page.keyboard.press("ArrowRight")
+
+
+def test_a_page_of_a_slow_store_says_so_and_becomes_whole(browser, address, monkeypatch):
+    answered, look = threading.Event(), looking.look_at_lake
+    monkeypatch.setattr(server, "_SOON", 0.05)
+    monkeypatch.setattr(looking, "look_at_lake", lambda *given: (answered.wait(60), look(*given))[1])
+    page = browser.new_page()
+    page.goto(address)
+    stop = page.get_by_role("button", name="Stop waiting")
+    stop.wait_for()
+    stop.focus()
+    page.wait_for_timeout(1_500)  # the seconds count on, and the button keeps the focus
+    assert page.evaluate("document.activeElement.innerText") == "Stop waiting"
+    answered.set()
+    page.get_by_role("heading", name="Lake").first.wait_for()
+    assert page.title().startswith("Lake ")
+    page.keyboard.press("/")
+    page.keyboard.type("events_2")
+    page.get_by_text("10 tables with").wait_for()
+    page.close()
 
 
 def test_a_command_is_copied(browser, address):
