@@ -33,7 +33,7 @@ settings.register_profile("nightly", settings.get_profile("default"), max_exampl
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -Xmn256m"
-pytest_plugins = ["support.s3_fixtures", "support.spark_fixtures"]
+pytest_plugins = ["support.s3_fixtures", "support.service_lakes", "support.spark_fixtures"]
 
 
 def pytest_addoption(parser):

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from lance_spark.catalog.lake_rules import LakePublished, LakeRef, ManifestAtPublish, ManifestAtRef, why_frozen
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_names import LAKE_TABLE
-from lance_spark.core.services import Service, check_directory, service_of
+from lance_spark.core.services import JOURNAL, Service, check_directory, service_of, without_service
 from lance_spark.core.show import Card, Grid, Shown
 from lance_spark.core.texts import counted, quoted_name
 from lance_spark.core.words import OF_TABLE_INFO
@@ -230,6 +230,12 @@ class Catalog:
         return self.reads_manifest and self.service is None
 
     @property
+    def has_journal(self) -> bool:
+        """Whether publishes can be recorded."""
+        service = self.service
+        return self.reads_manifest and (service is None or service.journal is not None)
+
+    @property
     def reads_directories(self) -> bool:
         """Whether directories named ``<name>.lance`` are tables without a row."""
         is_main = self.service is None and (self.ref is None or isinstance(self.ref, LakePublished))
@@ -253,6 +259,20 @@ class Catalog:
             why_frozen=why_frozen(ref, self.reads_manifest),
             catalog=self.uri,
         )
+
+    @property
+    def journal(self) -> DatasetLocation:
+        """Below which publishes are recorded: ``__manifest``, or what a service's property names. Raises Refused."""
+        service = self.service
+        if service is None:
+            return self.manifest
+        where = service.journal
+        if where is None:
+            raise Refused(
+                f"The catalog {self.uri} is a service, which has no __manifest: publishes need a journal.",
+                hint=f"Name a directory for it, the same in every job, as the property '{JOURNAL}' of the catalog.",
+            )
+        return DatasetLocation.at(where, {**service.storage, **without_service(dict(self.root.options))})
 
     def at(self, path: str) -> DatasetLocation:
         """The location of a directory below the root. Raises CorruptData for a path that leads outside.

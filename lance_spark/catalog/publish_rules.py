@@ -66,7 +66,7 @@ class _Stored:
 class JournalTable:
     object_id: str
     location: str
-    """Its directory, relative to the catalog's root."""
+    """Its directory, relative to the catalog's root; in a service's catalog, the whole URI."""
     branch: str
     """The branch of the table that main takes in, up to ``version``."""
     version: int
@@ -106,6 +106,8 @@ class Journal(_Stored):
     decides alike."""
     mode: Mode = "compatibility"
     """That of the catalog. It says, also to helpers of another mode, whether directories without a row are tables."""
+    catalog: str = ""
+    """Of a service: which one. Empty for a directory, whose journal is inside of it."""
 
     @property
     def moment(self) -> datetime:
@@ -126,8 +128,8 @@ class Journal(_Stored):
         return {table.location: table.name for table in self.tables}
 
     def _stored(self) -> dict[str, Any]:
-        # Without a preference, earlier releases read it, too.
-        return {name: value for name, value in asdict(self).items() if name != "prefer" or value}
+        later = ("prefer", "catalog")  # without them, earlier releases read it, too
+        return {name: value for name, value in asdict(self).items() if name not in later or value}
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,13 +59,17 @@ def _location(catalog: Catalog, table: Identifier, answer: Any, doing: str) -> D
             f"Cannot {doing}: the catalog {service.uri} answered without a location that is absolute.",
             hint="The table is damaged in the catalog. Nothing was read or written.",
         )
-    own = {**service.storage, **without_service(dict(catalog.root.options))}
     vended = answer.storage_options
-    if vended:
-        provider = service.provider(table.parts)
-        remember(provider, vended)
-        own[PROVIDER] = provider
-    return locate(uri, own)
+    if not vended:
+        return elsewhere(catalog, uri)
+    provider = service.provider(table.parts)
+    remember(provider, vended)
+    return locate(uri, {**dict(elsewhere(catalog, uri).options), PROVIDER: provider})
+
+
+def elsewhere(catalog: Catalog, uri: str) -> DatasetLocation:
+    """What is at a URI, for which the service hands out nothing."""
+    return locate(uri, {**_service(catalog).storage, **without_service(dict(catalog.root.options))})
 
 
 def list_tables(catalog: Catalog, within: Identifier, recursive: bool, doing: str) -> list[Identifier]:
@@ -146,7 +151,13 @@ def declare(
     if location is not None:
         given["location"] = location
     _check_parent(catalog, table, doing)
-    answer = _ask(catalog, "declare_table", "DeclareTableRequest", table, doing, vend_credentials=True, **given)
+    try:
+        answer = _ask(catalog, "declare_table", "DeclareTableRequest", table, doing, vend_credentials=True, **given)
+    except errors.Conflict:
+        with suppress(errors.NotFound):
+            find(catalog, table, doing)
+            raise refusal(errors.AlreadyExists, doing, "another process has just created it") from None
+        raise
     if not answer.location:
         return _kept(catalog, table, properties, find(catalog, table, doing))
     return _kept(catalog, table, properties, _table(catalog, table, answer, doing))
@@ -155,9 +166,18 @@ def declare(
 def _kept(catalog: Catalog, table: Identifier, properties: Mapping[str, str], told: ServiceTable) -> ServiceTable:
     """The table, with a warning if the service left out properties that it was given."""
     if not properties.items() <= told.properties.items():
-        text = f"The catalog {catalog.uri} did not keep the properties of table '{table}'."
-        warnings.warn(text, errors.LanceSparkWarning, stacklevel=2)
+        _warn(f"The catalog {catalog.uri} did not keep the properties of table '{table}'.")
     return told
+
+
+def warn_of_kept(catalog: Catalog, table: Identifier, properties: Mapping[str, str]) -> None:
+    """For a table that was replaced without properties: a service has no operation that takes old ones away."""
+    if properties:
+        _warn(f"The catalog {catalog.uri} keeps the properties that table '{table}' had: {', '.join(properties)}.")
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, errors.LanceSparkWarning, stacklevel=3)
 
 
 def _check_parent(catalog: Catalog, table: Identifier, doing: str) -> None:

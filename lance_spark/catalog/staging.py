@@ -13,7 +13,7 @@ from lance_spark.catalog import name_rules
 from lance_spark.catalog.entry_rules import check_properties, refusal
 from lance_spark.catalog.lookup import describe_table, find_table, located, need_manifest, table_exists
 from lance_spark.catalog.manifest_commits import check_may_change
-from lance_spark.catalog.services import lacks
+from lance_spark.catalog.services import lacks, warn_of_kept
 from lance_spark.catalog.tables import alter_table, confirm, declare_table, tell_dataset, withdraw
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
@@ -220,7 +220,9 @@ def commit(staged: StagedTable) -> name_rules.TableInfo:
         told = obeyed(staged.properties)
         if told:
             tell_dataset(staged.location, told)
-    elif staged.catalog.service is None and staged.catalog.reads_manifest:
+    elif staged.catalog.service is not None:
+        warn_of_kept(staged.catalog, staged.identifier, staged.before)
+    elif staged.catalog.reads_manifest:
         _replace_properties(staged)
     return describe_table(staged.catalog, staged.identifier)
 

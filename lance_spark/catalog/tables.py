@@ -110,8 +110,26 @@ def declare(plan: TablePlan) -> Declaration:
         change = plan.change
         told = services.declare(plan.catalog, change.identifier, change.properties, change.doing)
         told.check_versions(change.doing)
+        _check_empty(plan.catalog, change, told.location)
         return Declaration(change.identifier, told.location, told.location.uri, uuid.uuid4().hex)
     return _declare_hashed(plan) if plan.change.unique else _declare_by_name(plan)
+
+
+def _check_empty(catalog: Catalog, change: AddTable, location: DatasetLocation) -> None:
+    """Raise AlreadyExists, and release the name, if the service put a new table where there is a dataset already.
+
+    Glue does that for a name that was deregistered: the new table would have the rows of the old one.
+    """
+    if not files.list_names(location, VERSIONS):
+        return
+    with suppress(errors.NotFound, errors.Refused):
+        services.deregister(catalog, change.identifier, change.doing)
+    raise refusal(
+        errors.AlreadyExists,
+        change.doing,
+        f"the catalog puts it at {location.uri}, where there is a dataset already",
+        hint="Register that dataset under the name, or move it away first. The name was released.",
+    )
 
 
 def declare_table(catalog: Catalog, name: Name, properties: Mapping[str, str] | None = None) -> Declaration:

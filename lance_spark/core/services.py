@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from lance_spark.core.location import DatasetLocation
+from lance_spark.core.location import DatasetLocation, is_relative
 from lance_spark.core.records.stored_json import decode_json
 from lance_spark.core.ref_names import LAKE_TABLE
 from lance_spark.errors import InvalidOption, Refused
@@ -25,6 +25,8 @@ _IMPL = re.compile(r"[A-Za-z][\w.+-]*")
 _SHOWN = ("uri", "endpoint", "root", "region", "catalog_id")
 """Properties that say where a service is; everything else may be a secret."""
 _HEADERS = ("headers.", "header.")
+JOURNAL = "publish_journal"
+"""Property that names a directory for the journal of publishes. Nobody but this package knows it."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,19 @@ class Service:
         return {key.removeprefix("storage."): value for key, value in self.properties if key.startswith("storage.")}
 
     @property
+    def journal(self) -> str | None:
+        """The directory in which publishes of its tables are recorded. Raises InvalidOption for a relative one."""
+        where = dict(self.properties).get(JOURNAL, "").rstrip("/")
+        if where and is_relative(where):
+            raise InvalidOption(f"The {JOURNAL} of a catalog is an absolute path or a URI.")
+        return where or None
+
+    @property
+    def for_others(self) -> dict[str, str]:
+        """The properties that its own client is given."""
+        return {key: value for key, value in self.properties if key != JOURNAL}
+
+    @property
     def headers(self) -> dict[str, str]:
         found = {}
         for key, value in self.properties:
@@ -81,7 +96,7 @@ class Service:
     def clean(self, text: str) -> str:
         """A text without the values of its properties that may be secrets."""
         for key, value in self.properties:
-            if key not in _SHOWN and len(value) > 3:
+            if key not in (*_SHOWN, JOURNAL) and len(value) > 3:
                 text = text.replace(value, "***")
         return re.sub(r"(?<=://)[^/\s@]+@", "***@", text)
 
@@ -110,7 +125,7 @@ def check_directory(location: DatasetLocation) -> None:
     if any(key == IMPL for key, _ in location.options):
         raise Refused(
             f"The catalog {location.uri} is a service, which has no {LAKE_TABLE}: branches and tags of the whole lake, "
-            "publishes, clones and migration need one. Nothing was changed.",
+            "clones of it and migration need one. Nothing was changed.",
             hint="Tables of it have branches and tags of their own, and everything else that a table has.",
         )
 

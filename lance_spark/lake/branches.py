@@ -125,7 +125,7 @@ def publish(
     options: PublishOptions,
 ) -> PublishReport:
     """Publish what ``look`` reads; ``execution`` has the engine and any audit. Raises as :func:`merge_branch`."""
-    lake.check_whole(catalog, "publish a branch")
+    _check_journal(catalog, "publish a branch")
     engine, audit = execution
     if options.dry_run:
         publishing.end_unfinished(catalog, engine)  # as the run will: half of it looks like a conflict
@@ -139,9 +139,17 @@ def publish(
     return PublishReport(Publish(branch, UP_TO_DATE)) if found is None else finished(found)
 
 
+def _check_journal(catalog: Catalog, doing: str) -> None:
+    """Raise Refused where publishes have no journal, and on a branch or at a tag of the lake."""
+    if catalog.service is None:
+        lake.check_whole(catalog, doing)
+    else:
+        _ = catalog.journal
+
+
 def recover(catalog: Catalog, engine: Engine) -> PublishReport | None:
     """End a publish whose process died; None if there is none. Raises CorruptData and the errors of the store."""
-    lake.check_whole(catalog, "recover")
+    _check_journal(catalog, "recover")
     found = publishing.recover(catalog, engine)
     return None if found is None else finished(found)
 

@@ -17,14 +17,23 @@ from typing import NamedTuple, TypeVar
 from uuid import uuid4
 
 from lance_spark import hints
-from lance_spark.catalog import directories, manifest_commits
+from lance_spark.catalog import directories, manifest_commits, services
 from lance_spark.catalog import journal as journals
-from lance_spark.catalog.entry_rules import SUFFIX, Entry, RowFilter, refusal, v1_directory
+from lance_spark.catalog.entry_rules import SUFFIX, Edit, Entry, RowFilter, refusal, v1_directory
 from lance_spark.catalog.lake import at_ref, base_of, set_base, table_branch
 from lance_spark.catalog.lake_rules import BRANCH, LakeRef, Pin, pin_tag_of
-from lance_spark.catalog.lookup import is_replaced
+from lance_spark.catalog.lookup import is_replaced, list_tables
 from lance_spark.catalog.marks import hide, is_named
-from lance_spark.catalog.name_rules import MANIFEST, TABLE, Catalog, Name, identify_table, is_inside
+from lance_spark.catalog.name_rules import (
+    MANIFEST,
+    TABLE,
+    Catalog,
+    Identifier,
+    Name,
+    from_object_id,
+    identify_table,
+    is_inside,
+)
 from lance_spark.catalog.overview import overview
 from lance_spark.catalog.publish_rules import (
     PUBLISHED,
@@ -41,6 +50,7 @@ from lance_spark.catalog.publish_rules import (
 )
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.services import JOURNAL
 from lance_spark.core.texts import one_line
 from lance_spark.engine.local import Engine
 from lance_spark.errors import (
@@ -165,11 +175,9 @@ def _branch_rows(catalog: Catalog, there: Catalog) -> manifest_rules.BranchRows:
 def _own_journals(catalog: Catalog, ref: LakeRef) -> list[Journal]:
     """The journals of a branch's publishes, newest first."""
     begun, own = ref.created_at - _SKEW, []
-    known = journals.sequences(catalog.manifest)
+    known = journals.sequences(catalog.journal)
     for start in range(0, len(known), _THREADS):
-        read = _each(
-            lambda sequence: journals.read_journal(catalog.manifest, sequence), known[start : start + _THREADS]
-        )
+        read = _each(lambda sequence: journals.read_journal(catalog.journal, sequence), known[start : start + _THREADS])
         own += [journal for journal in read if journal.branch_id == ref.id]
         if read[-1].moment < begun:
             break
@@ -185,7 +193,7 @@ def _base(catalog: Catalog, ref: LakeRef, own: Sequence[Journal]) -> int:
     version = base_of(catalog, ref).version
     for journal in own:
         if journal.branch_version > version:
-            outcome = journals.read_outcome(catalog.manifest, journal.sequence)
+            outcome = journals.read_outcome(catalog.journal, journal.sequence)
             if outcome is not None and outcome.is_published:
                 return journal.branch_version
     return version
@@ -194,8 +202,19 @@ def _base(catalog: Catalog, ref: LakeRef, own: Sequence[Journal]) -> int:
 def branch_in_tables(catalog: Catalog, name: str, tables: Sequence[Name] | None = None) -> manifest_rules.BranchRows:
     """The branch of one name in many tables, as if it were one branch of the lake; None for all that have it.
 
-    Raises NotFound for a table that does not have it, or if none has; Refused for a catalog without ``__manifest``.
+    Raises NotFound for a table that does not have it, or if none has; Refused for a directory without ``__manifest``.
     """
+    entries = _of_service(catalog, tables, name) if catalog.service is not None else _of_rows(catalog, tables)
+    found = _each(lambda row: refs.read_branch(located(catalog, row), name), entries)
+    lacking = [str(row.identifier) for row, ref in zip(entries, found, strict=True) if ref is None]
+    if lacking and (tables is not None or len(lacking) == len(entries)):
+        which = f"No table of {catalog.uri} has a" if tables is None else f"Table '{lacking[0]}' has no"
+        raise NotFound(f"{which} branch '{name}'.")
+    base = [row for row, ref in zip(entries, found, strict=True) if ref]
+    return manifest_rules.BranchRows(name, tuple(base), tuple(row.pinning(Pin(branch=name)) for row in base))
+
+
+def _of_rows(catalog: Catalog, tables: Sequence[Name] | None) -> list[Entry]:
     check_manifest(catalog)
     items = [item for item in overview(catalog, recursive=True) if item.kind == TABLE and item.path]
     if tables is not None:
@@ -204,13 +223,36 @@ def branch_in_tables(catalog: Catalog, name: str, tables: Sequence[Name] | None 
         if missing:
             raise NotFound(f"There is no table '{missing[0]}' in {catalog.uri}.")
         items = [item for item in items if item.identifier in wanted]
-    found = _each(lambda item: refs.read_branch(catalog.at(item.path or ""), name), items)
-    lacking = [str(item.identifier) for item, ref in zip(items, found, strict=True) if ref is None]
-    if lacking and (tables is not None or len(lacking) == len(items)):
-        which = f"No table of {catalog.uri} has a" if tables is None else f"Table '{lacking[0]}' has no"
-        raise NotFound(f"{which} branch '{name}'.")
-    base = [Entry(item.identifier.object_id, TABLE, item.path) for item, ref in zip(items, found, strict=True) if ref]
-    return manifest_rules.BranchRows(name, tuple(base), tuple(row.pinning(Pin(branch=name)) for row in base))
+    return [Entry(item.identifier.object_id, TABLE, item.path) for item in items]
+
+
+def _of_service(catalog: Catalog, tables: Sequence[Name] | None, branch: str) -> list[Entry]:
+    """The tables of a service, with their URIs in place of directories."""
+    doing = f"publish branch '{branch}'"
+    wanted = list_tables(catalog, recursive=True) if tables is None else {identify_table(table) for table in tables}
+
+    def look(table: Identifier) -> Entry:
+        told = services.find(catalog, table, doing)
+        told.check_versions(doing)
+        return Entry(table.object_id, TABLE, told.location.uri)
+
+    return _each(look, sorted(wanted))
+
+
+def located(catalog: Catalog, table: JournalTable | Entry) -> DatasetLocation:
+    """Where a table of a publish is, and what opens it.
+
+    A publish that has begun is about that dataset, also once its name was given away: a table of a service is opened
+    with what the service hands out while it is there, and else at the place that the journal has.
+    """
+    place = table.location or ""
+    if catalog.service is None:
+        return catalog.at(place)
+    with suppress(NotFound):
+        there = services.find(catalog, from_object_id(table.object_id), "publish").location
+        if there.uri == place:
+            return there
+    return services.elsewhere(catalog, place)
 
 
 def plan_publish(
@@ -222,7 +264,7 @@ def plan_publish(
     """
     options = options or PublishOptions()
     changes, publish_id = branch.changes, uuid4().hex[:8]
-    head = find_latest(catalog.manifest, None)
+    head = None if catalog.service is not None else find_latest(catalog.manifest, None)
     tables = written_tables(catalog, branch)
     journal = Journal(
         sequence=0,
@@ -238,10 +280,9 @@ def plan_publish(
         message=options.message or "",
         prefer=options.prefer.text,
         mode=catalog.mode,
+        catalog="" if catalog.service is None else catalog.uri,
     )
-    rows = manifest_commits.read_rows(catalog.manifest, RowFilter(everything=True))
-    unlisted, moved = _unlisted(catalog, journal), _moved(catalog, journal)
-    decision = manifest_rules.decide(changes, rows, unlisted, journal.written, moved)
+    decision = _decision(catalog, journal)
     conflicts = [*decision.conflicts, *_needed(catalog, changes)]
     known = {conflict.name for conflict in conflicts}
     asked = [table for table in tables if table.name not in known]
@@ -263,6 +304,15 @@ def plan_publish(
     journal = replace(journal, tables=kept)
     is_empty = not (kept or conflicts) and decision.edit.is_empty
     return PublishPlan(journal, prepared, tuple(sorted(conflicts)), is_empty)
+
+
+def _decision(catalog: Catalog, journal: Journal) -> manifest_rules.LakeDecision:
+    """What becomes of the catalog's rows. A service has none, and each of its tables was just found."""
+    if catalog.service is not None:
+        return manifest_rules.LakeDecision(Edit(), ())
+    rows = manifest_commits.read_rows(catalog.manifest, RowFilter(everything=True))
+    unlisted, moved = _unlisted(catalog, journal), _moved(catalog, journal)
+    return manifest_rules.decide(journal.rows, rows, unlisted, journal.written, moved)
 
 
 def _needed(catalog: Catalog, changes: Sequence[EntryChange]) -> list[LakeConflict]:
@@ -290,7 +340,7 @@ def written_tables(catalog: Catalog, branch: manifest_rules.BranchRows) -> list[
 def _written(catalog: Catalog, row: Entry) -> JournalTable | None:
     """The table, if its branch has versions of its own."""
     assert row.pin is not None
-    location, name = catalog.at(row.location or ""), row.pin.branch or ""
+    location, name = located(catalog, row), row.pin.branch or ""
     ref, main = refs.read_branch(location, name), find_latest(location, None)
     if main is None:  # dropped by force
         return JournalTable(row.object_id, row.location or "", name, 0, 0)
@@ -308,7 +358,7 @@ def _written(catalog: Catalog, row: Entry) -> JournalTable | None:
 def _of_table(catalog: Catalog, journal: Journal, table: JournalTable) -> TablePublish:
     message = journal.message or f"Publish {journal.subject}"
     prefer = Prefer.of(journal.prefer)
-    return TablePublish(catalog.at(table.location), table.source, table.since, journal.id, message, prefer)
+    return TablePublish(located(catalog, table), table.source, table.since, journal.id, message, prefer)
 
 
 def _dropped(catalog: Catalog, branch: manifest_rules.BranchRows, changes: Sequence[EntryChange]) -> dict[str, int]:
@@ -378,7 +428,7 @@ def publish(
     """
     for _ in attempts():
         recover(catalog, engine)
-        last = max(journals.sequences(catalog.manifest), default=0)
+        last = max(journals.sequences(catalog.journal), default=0)
         plan = plan_publish(catalog, read_branch(), engine, options)
         manifest_rules.check(plan.conflicts, plan.journal.prefer)
         if plan.is_empty:
@@ -386,7 +436,7 @@ def publish(
         if audit is not None and not _passes(catalog, plan, partial(audit, plan), last):
             continue
         journal = replace(plan.journal, sequence=last + 1)
-        if journals.write_journal(catalog.manifest, journal):
+        if journals.write_journal(catalog.journal, journal):
             outcome = finish(catalog, journal, engine, plan.prepared)
             manifest_rules.check_published(journal, outcome)
             return Finished(journal, outcome, plan.dropped)
@@ -401,7 +451,7 @@ def _passes(catalog: Catalog, plan: PublishPlan, audit: Callable[[], bool], last
     try:
         check_audit(audit())
     except Exception as failure:
-        if max(journals.sequences(catalog.manifest), default=0) == last:
+        if max(journals.sequences(catalog.journal), default=0) == last:
             said = failure.message if isinstance(failure, LanceSparkError) else f"{type(failure).__name__}: {failure}"
             _record(catalog, plan.journal, one_line(said)[:_LONGEST_REASON])
             raise
@@ -415,17 +465,17 @@ def _record(catalog: Catalog, journal: Journal, failure: str = "") -> None:
     made = datetime.now(timezone.utc).isoformat(timespec="seconds")
     with suppress(LanceSparkError):
         recorded = audit_id(journal.branch, journal.branch_id)
-        journals.write_audit(catalog.manifest, recorded, AuditRecord.of(journal, made, failure, author()))
+        journals.write_audit(catalog.journal, recorded, AuditRecord.of(journal, made, failure, author()))
 
 
 def last_audit(catalog: Catalog, journal: Journal) -> AuditRecord | None:
     """What the last audit of a branch of the lake said; None without one. Raises CorruptData, StorageFailure."""
-    return journals.read_audit(catalog.manifest, audit_id(journal.branch, journal.branch_id))
+    return journals.read_audit(catalog.journal, audit_id(journal.branch, journal.branch_id))
 
 
 def last_audit_of_tables(catalog: Catalog, branch: str) -> AuditRecord | None:
     """What the last audit of a publish of the tables' branches of a name said; None without one. Raises as before."""
-    return journals.read_audit(catalog.manifest, audit_id(branch, "")) if catalog.reads_manifest else None
+    return journals.read_audit(catalog.journal, audit_id(branch, "")) if catalog.has_journal else None
 
 
 # --- After the journal: any process can end the publish, and several may do so at the same time
@@ -433,12 +483,12 @@ def last_audit_of_tables(catalog: Catalog, branch: str) -> AuditRecord | None:
 
 def latest(catalog: Catalog, limit: int) -> list[tuple[Journal, PublishOutcome | None]]:
     """The newest publishes, newest first, with their outcomes; None for one that is unfinished."""
-    manifest = catalog.manifest
+    place = catalog.journal
 
     def read(sequence: int) -> tuple[Journal, PublishOutcome | None]:
-        return journals.read_journal(manifest, sequence), journals.read_outcome(manifest, sequence)
+        return journals.read_journal(place, sequence), journals.read_outcome(place, sequence)
 
-    return _each(read, journals.sequences(manifest)[:limit])
+    return _each(read, journals.sequences(place)[:limit])
 
 
 def recover(catalog: Catalog, engine: Engine) -> Finished | None:
@@ -446,10 +496,17 @@ def recover(catalog: Catalog, engine: Engine) -> Finished | None:
 
     Raises the errors of the store, and CorruptData for a damaged journal. Then the publish stays unfinished.
     """
-    last = max(journals.sequences(catalog.manifest), default=0)
-    if not last or journals.read_outcome(catalog.manifest, last) is not None:
+    last = max(journals.sequences(catalog.journal), default=0)
+    if not last or journals.read_outcome(catalog.journal, last) is not None:
         return None
-    journal = journals.read_journal(catalog.manifest, last)
+    journal = journals.read_journal(catalog.journal, last)
+    if journal.catalog and journal.catalog != catalog.uri:
+        raise refusal(
+            Refused,
+            f"end a publish of {catalog.uri}",
+            f"the journal has an unfinished publish of the catalog {journal.catalog}",
+            hint=f"Spell the catalog alike everywhere, and give each catalog a {JOURNAL} of its own.",
+        )
     return Finished(journal, finish(catalog, journal, engine))
 
 
@@ -468,30 +525,30 @@ def finish(
 ) -> PublishOutcome:
     """Bring a publish forward, or take it back, to its outcome."""
     catalog = replace(catalog, mode=journal.mode)
-    verdict = journals.read_verdict(catalog.manifest, journal.sequence)
+    verdict = journals.read_verdict(catalog.journal, journal.sequence)
     done = _Done()
     if verdict is None:
         done = _forward(catalog, journal, engine, prepared or {})
         wanted = TAKEN_BACK if done.conflicts else PUBLISHED
         own = PublishVerdict(journal.id, wanted, done.conflicts)
-        verdict = journals.decide(catalog.manifest, journal.sequence, own)
+        verdict = journals.decide(catalog.journal, journal.sequence, own)
     if verdict.outcome == TAKEN_BACK:
         done = _take_back(catalog, journal, engine)
     else:
         if done.conflicts or not done.tables:
             done = _forward(catalog, journal, engine, {})  # finds the marks of what was done
-        _each(lambda each: _remember(_of_table(catalog, journal, each[0]), each[1]), done.tables)
+        _each(lambda each: _remember(catalog, journal, *each), done.tables)
         _settle(catalog, journal)
     tables = tuple(TableOutcome(table.location, *version) for table, version in done.tables)
     manifest = None if done.manifest is None else TableOutcome(MANIFEST, *done.manifest)
     conflicts = (*verdict.conflicts, *done.conflicts)
     outcome = PublishOutcome(journal.sequence, journal.id, verdict.outcome, tables, manifest, conflicts)
-    return journals.write_outcome(catalog.manifest, outcome)
+    return journals.write_outcome(catalog.journal, outcome)
 
 
-def _remember(table: TablePublish, published: Published) -> None:
+def _remember(catalog: Catalog, journal: Journal, table: JournalTable, published: Published) -> None:
     with suppress(NotFound):  # dropped since
-        remember_publish(table, published)
+        remember_publish(_of_table(catalog, journal, table), published)
 
 
 def _settle(catalog: Catalog, journal: Journal) -> None:

@@ -47,7 +47,7 @@ def end_publish(catalog: Catalog, engine: Engine, execute: bool) -> list[Upkeep]
         found = [journal for journal, outcome in latest(catalog, 1) if outcome is None]
         return [Upkeep(PUBLISH, journal.branch, "would", what="unfinished; to be ended") for journal in found]
 
-    return _or_why(PUBLISH, end) if catalog.has_manifest else []
+    return _or_why(PUBLISH, end) if catalog.has_journal else []
 
 
 @dataclass(frozen=True)

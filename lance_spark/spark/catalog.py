@@ -119,8 +119,9 @@ class LanceCatalog(Shown, Hinting, metaclass=HintingType):
         ``impl`` is ``rest``, ``glue``, ``hive2``, ``hive3``, ``unity``, ``polaris``, ``iceberg``, the full name of a
         class of ``lance_namespace``, or ``dir`` for a directory with the property ``root``. All but ``rest`` and
         ``dir`` need the extra ``catalogs``. ``storage_options`` are for the stores of its tables, besides those that
-        the service hands out, which are renewed before they expire. A service has no branches of a whole lake and no
-        publishes; what it lacks is refused. Raises InvalidOption. Sends no request.
+        the service hands out, which are renewed before they expire. A service has no branches of a whole lake; what it
+        lacks is refused. Its tables can be published together if the property ``publish_journal`` names a directory
+        that records it. Raises InvalidOption. Sends no request.
         """
         opened = open_service(impl, properties, storage_options)
         return cls(opened.uri, dict(opened.root.options), opened.mode, spark=spark)
@@ -434,7 +435,7 @@ class LanceCatalog(Shown, Hinting, metaclass=HintingType):
         catalog = self.catalog
 
         def check(journal: Journal, passes: Callable[[dict[str, LanceTable]], bool]) -> bool:
-            pinned = ((table.name, catalog.at(table.location), table.source) for table in journal.tables)
+            pinned = ((table.name, publishing.located(catalog, table), table.source) for table in journal.tables)
             return passes(
                 {
                     name: LanceTable(self._spark, location, RefSpec(branch=pin.branch, version=pin.version))

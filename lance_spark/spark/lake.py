@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from lance_spark.catalog import lake as lake_actions
 from lance_spark.catalog.lake_rules import BRANCH, TAG, LakeRef
 from lance_spark.catalog.name_rules import Catalog, Name
+from lance_spark.core.location import DatasetLocation
 from lance_spark.core.show import Card, Grid, Shown
 from lance_spark.core.texts import counted, moment
 from lance_spark.core.words import ASKED_OF_COLLECTIONS, OF_LAKE_BRANCHES, Hinting
@@ -46,7 +47,8 @@ _Lake = TypeVar("_Lake", bound=LakeHandle)
 def published(lake: LakeHandle, found: branches.PublishReport) -> Publish:
     """The report; the session reads the changed tables again."""
     for path in found.changed:
-        refresh(session_or_none(lake._spark), lake.catalog.at(path))
+        of_service = lake.catalog.service is not None
+        refresh(session_or_none(lake._spark), DatasetLocation.at(path) if of_service else lake.catalog.at(path))
     return found.report
 
 

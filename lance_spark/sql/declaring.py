@@ -69,7 +69,7 @@ class Context:
         Raises Refused for a name with a ref, and in a catalog on a branch or at a tag of the lake, which has one
         version of each table.
         """
-        if self.catalog is not None:
+        if self.catalog is not None and self.catalog.service is None:  # which has no refs of the lake
             check_whole(self.catalog, f"call a procedure for all branches of table '{name}'")
         location, spec = self._named(name)
         if spec != RefSpec():

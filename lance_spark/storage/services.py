@@ -116,7 +116,7 @@ def _by_name(service: Service) -> LanceNamespace:
                 hint="pip install 'lance-spark[catalogs]'",
             ) from None
     try:
-        return lance_namespace.connect(service.impl, dict(service.properties))
+        return lance_namespace.connect(service.impl, service.for_others)
     except Exception as problem:  # noqa: BLE001 - any package's constructor; converted to an error that reports it
         if isinstance(problem.__context__, ImportError) or "pip install" in str(problem):
             raise NotInstalled(

@@ -9,7 +9,7 @@ from lance_spark import LanceTable
 from lance_spark.errors import Refused
 from lance_spark.native.session import current
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
+pytestmark = [pytest.mark.on_services, pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 ROWS = pa.table({"id": pa.array([1, 3], pa.int64()), "v": ["a", "c"], "s": [{"x": 1}, None]})
 SOURCE = "id BIGINT, v STRING, s STRUCT<x: BIGINT, y: STRING>, n INT"

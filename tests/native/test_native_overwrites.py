@@ -14,7 +14,7 @@ from lance_spark.core.isolation import STATEMENT, parse_statement
 from lance_spark.errors import Refused
 from lance_spark.native import hooks, reading, tables
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
+pytestmark = [pytest.mark.on_services, pytest.mark.spark, pytest.mark.when(spark="newest")]
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "k": ["a", "b"]})
 

@@ -22,6 +22,7 @@ from lance_spark.native.session import current
 
 OFF = "0" in (os.environ.get(switches.SWITCH), os.environ.get(switches.BY_ROWS))
 pytestmark = [
+    pytest.mark.on_services,
     pytest.mark.spark,
     pytest.mark.when(oldest=0.3),
     pytest.mark.skipif(OFF, reason="columnar writes are switched off"),

@@ -9,10 +9,12 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrameReader
 from support.local_datasets import numbers
+from support.service_lakes import place
 
 from lance_spark import errors
 
 pytestmark = [
+    pytest.mark.on_services,
     pytest.mark.spark,
     pytest.mark.on_connect,
     pytest.mark.when(spark="newest"),
@@ -204,8 +206,9 @@ def test_columns_keep_their_types(spark, lake):
             "t": pa.array([0], pa.timestamp("us")),
         }
     )
-    lance.write_dataset(made, lake.catalog.at("kinds").uri)
-    lake.register_table("ns1.kinds", "kinds")
+    uri, where = place(lake, "kinds")
+    lance.write_dataset(made, uri)
+    lake.register_table("ns1.kinds", where)
     found = spark.sql("SELECT * FROM lake.ns1.kinds CHANGES FROM VERSION 1")
     wanted = lake.table("ns1.kinds").changes(0)
     assert (found.schema, found.collect()) == (wanted.schema, wanted.collect())

@@ -9,7 +9,7 @@ from support.local_datasets import numbers
 
 from lance_spark import errors
 
-pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(oldest=0.2)]
+pytestmark = [pytest.mark.on_services, pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(oldest=0.2)]
 
 
 def count(spark, name):

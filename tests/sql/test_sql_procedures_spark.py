@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from lance_spark import errors
 from lance_spark.refs.refs import alter_tag
 
-pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(oldest=0.2)]
+pytestmark = [pytest.mark.on_services, pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(oldest=0.2)]
 
 
 def call(spark, text):

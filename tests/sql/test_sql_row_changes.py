@@ -7,7 +7,12 @@ from support.sql_changes import asked, changed, stored
 
 from lance_spark import errors
 
-pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(oldest=0.1, newest=0.45)]
+pytestmark = [
+    pytest.mark.on_services,
+    pytest.mark.spark,
+    pytest.mark.on_connect,
+    pytest.mark.when(oldest=0.1, newest=0.45),
+]
 
 ALL = "SELECT * FROM model"
 UPDATES = {

@@ -14,7 +14,12 @@ from lance_spark.engine.session_spark import is_connect
 from lance_spark.jvm import names
 from lance_spark.native import row_statements, session
 
-pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(oldest=0.18, newest=0.6)]
+pytestmark = [
+    pytest.mark.on_services,
+    pytest.mark.spark,
+    pytest.mark.on_connect,
+    pytest.mark.when(oldest=0.18, newest=0.6),
+]
 
 ALL = "SELECT * FROM model"
 

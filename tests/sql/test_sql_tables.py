@@ -3,10 +3,11 @@
 import lance
 import pytest
 from pyspark.errors import AnalysisException
+from support.service_lakes import place
 
 from lance_spark import errors
 
-pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(oldest=0.3)]
+pytestmark = [pytest.mark.on_services, pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(oldest=0.3)]
 
 
 def ask(spark, text):
@@ -23,6 +24,7 @@ def dataset(lake, name):
     return lance.dataset(lake.describe_table(name).location.uri)
 
 
+@pytest.mark.on_services(False)
 def test_namespaces(spark, lake):
     spark.sql("CREATE NAMESPACE lake.air COMMENT 'flights' WITH DBPROPERTIES (team = 'ops')")
     spark.sql("CREATE NAMESPACE lake.air.raw")
@@ -88,7 +90,14 @@ def test_a_table_is_created_described_and_dropped(spark, lake):
     assert lake.list_tables("ns1") == []
 
 
-def test_columns_and_properties_of_a_branch_are_altered(spark, lake, lake_flights):
+@pytest.mark.on_services(False)
+def test_properties_of_a_table_are_altered(spark, lake, lake_flights):
+    spark.sql("ALTER TABLE lake.ns1.flights SET TBLPROPERTIES (team = 'ops', size = 'small')")
+    spark.sql("ALTER TABLE lake.ns1.flights UNSET TBLPROPERTIES (size)")
+    assert lake.describe_table("ns1.flights").properties == {"team": "ops"}
+
+
+def test_columns_of_a_branch_are_altered(spark, lake, lake_flights):
     branch = "lake.ns1.`flights@exp/delays`"
     spark.sql(f"ALTER TABLE {branch} ADD COLUMNS (carrier STRING COMMENT 'two letters', delay INT)")
     spark.sql(f"ALTER TABLE {branch} RENAME COLUMN delay TO late")
@@ -99,9 +108,6 @@ def test_columns_and_properties_of_a_branch_are_altered(spark, lake, lake_flight
     assert [(field.name, str(field.type)) for field in there.schema] == [("id", "int64"), ("late", "int64")]
     assert spark.table("lake.ns1.flights").columns == ["id"]
     assert ask(spark, f"SELECT late, count(*) FROM {branch} GROUP BY 1") == [(None, 11)]
-    spark.sql("ALTER TABLE lake.ns1.flights SET TBLPROPERTIES (team = 'ops', size = 'small')")
-    spark.sql("ALTER TABLE lake.ns1.flights UNSET TBLPROPERTIES (size)")
-    assert lake.describe_table("ns1.flights").properties == {"team": "ops"}
     refused(spark, "ALTER TABLE lake.ns1.flights DROP COLUMN nothing", "UNRESOLVED_COLUMN.WITH_SUGGESTION")
     for text, hint in (
         ("lake.ns1.`flights@v2013` ADD COLUMN x INT", "a tag never changes"),
@@ -114,7 +120,7 @@ def test_columns_and_properties_of_a_branch_are_altered(spark, lake, lake_flight
 
 
 def test_a_table_at_a_path(spark, lake):
-    path = lake.catalog.at("elsewhere.lance").uri
+    path, _ = place(lake, "elsewhere.lance")
     spark.sql(f"CREATE TABLE lance.`{path}` (id BIGINT) TBLPROPERTIES (team = 'ops')")
     spark.sql(f"ALTER TABLE lance.`{path}` SET TBLPROPERTIES (size = 'small')")
     assert ask(spark, f"SHOW TBLPROPERTIES lance.`{path}`") == [("size", "small"), ("team", "ops")]
@@ -126,6 +132,7 @@ def test_a_table_at_a_path(spark, lake):
     refused(spark, f"CREATE TABLE lance.`{path}` (id INT)", "TABLE_OR_VIEW_ALREADY_EXISTS")
 
 
+@pytest.mark.on_services(False)
 def test_a_table_gets_another_name_and_refs_are_no_tables_to_drop(spark, lake, lake_flights):
     spark.sql("CREATE NAMESPACE lake.air")
     spark.sql("ALTER TABLE lake.ns1.flights RENAME TO trips")

@@ -9,10 +9,11 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.functions import col, lit
 from support.frames import failing, numbers
+from support.service_lakes import of, place
 
-from lance_spark import errors, register, unregister
+from lance_spark import errors, unregister
 
-pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(oldest=0.15)]
+pytestmark = [pytest.mark.on_services, pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(oldest=0.15)]
 
 
 def ids(lake, name="ns1.flights", branch=None):
@@ -44,7 +45,7 @@ def test_rows_are_inserted_overwritten_and_deleted(spark, lake, lake_flights):
 
 
 def test_an_overwrite_keeps_the_columns_as_they_are(spark, lake):
-    uri = lake.catalog.at("t").uri
+    uri, where = place(lake, "t")
     vector = pa.list_(pa.float32(), 2)
     schema = pa.schema(
         [
@@ -54,7 +55,7 @@ def test_an_overwrite_keeps_the_columns_as_they_are(spark, lake):
         ]
     )
     lance.write_dataset(pa.table([[1], [[1.0, 2.0]], ["a"]], schema=schema), uri)
-    lake.register_table("ns1.t", "t")
+    lake.register_table("ns1.t", where)
     spark.sql("INSERT OVERWRITE lake.ns1.t VALUES (2, array(1f, 3f), 'b')")
     spark.sql("INSERT INTO lake.ns1.t VALUES (3, NULL, 'c')")
     found = lance.dataset(uri)
@@ -72,7 +73,7 @@ def test_a_table_is_created_and_replaced_with_its_rows(spark, lake):
     lake.table("ns1.t").tags.create("before")
     spark.sql("REPLACE TABLE lake.ns1.t AS SELECT id + 10 AS id FROM lake.ns1.t")
     assert ids(lake, "ns1.t") == [10, 11, 12]
-    assert lake.describe_table("ns1.t").properties == {}
+    assert lake.describe_table("ns1.t").properties == ({} if of(lake).impl == "dir" else {"team": "ops"})
     assert spark.table("lake.ns1.`t@before`").columns == ["id", "s"]
     spark.sql("CREATE OR REPLACE TABLE lake.ns1.t (a INT)")
     assert spark.table("lake.ns1.t").columns == ["a"]
@@ -97,7 +98,7 @@ def test_a_table_that_is_only_declared(spark, lake):
 
 def test_what_fails_leaves_nothing(spark, lake, lake_flights, tmp_path):
     failing(spark, tmp_path / "marker").createOrReplaceTempView("failing")
-    before = (ids(lake), lance.dataset(lake_flights.location.uri).version, os.listdir(lake.catalog.uri))
+    before = (ids(lake), lance.dataset(lake_flights.location.uri).version, os.listdir(of(lake).directory))
     for text in (
         "CREATE TABLE lake.ns1.t AS SELECT * FROM failing",
         "REPLACE TABLE lake.ns1.flights AS SELECT * FROM failing",
@@ -105,7 +106,7 @@ def test_what_fails_leaves_nothing(spark, lake, lake_flights, tmp_path):
     ):
         with pytest.raises(PySparkException, match="own fault"):
             spark.sql(text)
-    assert (ids(lake), lance.dataset(lake_flights.location.uri).version, os.listdir(lake.catalog.uri)) == before
+    assert (ids(lake), lance.dataset(lake_flights.location.uri).version, os.listdir(of(lake).directory)) == before
     assert lake.list_tables("ns1") == ["ns1.flights"]
     spark.sql("CREATE TABLE lake.ns1.t AS SELECT 1L AS id")
     assert ids(lake, "ns1.t") == [1]
@@ -113,7 +114,7 @@ def test_what_fails_leaves_nothing(spark, lake, lake_flights, tmp_path):
 
 def test_of_several_that_create_a_table_one_wins(spark, lake):
     sessions = [spark, spark, spark.newSession()]
-    register(sessions[2], catalog="lake", root=lake.catalog.uri)
+    of(lake).register(sessions[2], "lake")
     outcomes = {}
 
     def create(number):
@@ -155,7 +156,7 @@ def test_frames_are_saved_as_tables(spark, lake, lake_flights, where):
     name = {
         "table": "lake.ns1.t",
         "branch": "lake.ns1.`flights@exp/delays`",
-        "path": f"lance.`{lake.catalog.at('elsewhere').uri}`",
+        "path": f"lance.`{place(lake, 'elsewhere')[0]}`",
     }[where]
     save = lambda mode, *frame: numbers(spark, *frame).write.mode(mode).saveAsTable(name)  # noqa: E731
     read = lambda: sorted(row.id for row in spark.table(name).collect())  # noqa: E731

@@ -25,7 +25,7 @@ def leave_out(items: list[pytest.Item]) -> None:
     kept: list[pytest.Item] = []
     for _, group in groupby(items, lambda item: item.nodeid.partition("[")[0]):
         every = list(group)
-        chosen = [case for case in every if set(_settings(case, "spark")) <= {SPARK}]
+        chosen = [case for case in every if set(_settings(case, "spark")) <= {SPARK} and not _is_of_both(case)]
         kept += chosen if NIGHT else _by_day(chosen)
     _keep(items, kept)
 
@@ -117,6 +117,12 @@ def _is_a_grid(cases: list[Any]) -> bool:
         and len(_parameters(cases[0])) > 1
         and "both_ways" not in cases[0].callspec.params
     )
+
+
+def _is_of_both(case: Any) -> bool:
+    """A catalog of a service asked by a client of Spark Connect: each of the two is tried by itself."""
+    parameters = case.callspec.params if hasattr(case, "callspec") else {}
+    return parameters.get("spark") == CONNECT and parameters.get("lake_of", "dir") != "dir"
 
 
 def _is_for_the_night(case: pytest.Item) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import lance
 import pytest
@@ -15,6 +14,7 @@ from lance_spark import LanceCatalog, LanceTable, capabilities, register, unregi
 from lance_spark.jvm.switches import SWITCH
 from support.kinds import CLASSIC, CONNECT, takes_clients
 from support.local_datasets import make_dataset, numbers
+from support.service_lakes import ServiceLake, place
 from support.sql_changes import CHANGES, ROWS, SOURCE, table
 
 NATIVE, PLAIN = "native", "plain"
@@ -60,12 +60,12 @@ def both_ways(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[s
 
 
 @pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path) -> Iterator[LanceCatalog]:
+def lake(spark: SparkSession, lake_of: ServiceLake) -> Iterator[LanceCatalog]:
     """Catalog ``lake`` of the session, with namespace ns1 and nothing in it; and the catalog ``lance`` of paths."""
-    catalog = LanceCatalog(str(tmp_path / "lake"), spark=spark)
-    catalog.create_namespace("ns1")
+    catalog = lake_of.connect(spark=spark)
+    lake_of.create_namespace("ns1")
     unregister(spark)
-    register(spark, catalog="lake", root=catalog.catalog.uri)
+    lake_of.register(spark, "lake")
     register(spark)
     yield catalog
     spark.catalog.setCurrentCatalog("spark_catalog")
@@ -75,9 +75,9 @@ def lake(spark: SparkSession, tmp_path: Path) -> Iterator[LanceCatalog]:
 @pytest.fixture
 def lake_flights(lake: LanceCatalog) -> LanceTable:
     """Table ns1.flights: ids 0 to 4 in version 1, 0 to 9 in version 2 and tag v2013, one more on branch exp/delays."""
-    uri = lake.catalog.at("flights").uri
+    uri, where = place(lake, "flights")
     make_dataset(uri, numbers(5), numbers(5, 5))
-    lake.register_table("ns1.flights", "flights")
+    lake.register_table("ns1.flights", where)
     table = lake.table("ns1.flights")
     table.tags.create("v2013")
     table.branches.create("exp/delays")
@@ -91,10 +91,10 @@ def target(spark: SparkSession, lake: LanceCatalog) -> Iterator[str]:
 
     View ``model`` has the table's rows, and ``src`` those of most sources.
     """
-    uri = lake.catalog.at("t").uri
+    uri, where = place(lake, "t")
     make_dataset(uri, table(ROWS[:3]), table([(-1, "x", 0, 0.0, None), *ROWS[3:5]]), table(ROWS[5:]))
     lance.dataset(uri).delete("id = -1")
-    lake.register_table("ns1.t", "t")
+    lake.register_table("ns1.t", where)
     lake.table("ns1.t").branches.create("exp")
     lake.table("ns1.t").tags.create("before")
     spark.createDataFrame(table(ROWS)).createOrReplaceTempView("model")
