@@ -5,6 +5,7 @@ A test with the mark ``on_services`` whose fixture ``lake`` is parametrised runs
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -45,6 +46,7 @@ class ServiceLake:
     @property
     def client(self) -> Any:
         """Another client of it: pylance's own, or that of ``lance-namespace-impls``."""
+        importlib.import_module("lance_namespace_impls")  # makes its names known
         return lance_namespace.connect(self.impl, Service.of(self.impl, self.properties).for_others)
 
     def create_namespace(self, name: str) -> None:
