@@ -23,6 +23,8 @@ from lance_spark.storage.services import ask
 
 _PAGE: int | None = None
 """How many names one request asks for: as many as the service likes to answer."""
+_BOOKS = frozenset({"table_type", "managed_by", "empty_table"})
+"""What ``lance-namespace-impls`` writes among the properties of each table: it is about the entry, and nobody set it."""
 _PAGES = 100_000
 """A service that still has a next page then goes round in circles."""
 
@@ -48,7 +50,8 @@ def find(catalog: Catalog, table: Identifier, doing: str) -> ServiceTable:
 
 def _table(catalog: Catalog, table: Identifier, answer: Any, doing: str) -> ServiceTable:
     location = _location(catalog, table, answer, doing)
-    return ServiceTable(location, dict(answer.properties or {}), answer.managed_versioning is True)
+    properties = {key: value for key, value in (answer.properties or {}).items() if key not in _BOOKS}
+    return ServiceTable(location, properties, answer.managed_versioning is True)
 
 
 def _location(catalog: Catalog, table: Identifier, answer: Any, doing: str) -> DatasetLocation:
@@ -211,7 +214,13 @@ def deregister(catalog: Catalog, table: Identifier, doing: str) -> None:
 
 def drop(catalog: Catalog, table: Identifier, doing: str) -> None:
     """Drop a table with its data. Raises NotFound, Refused."""
-    _ask(catalog, "drop_table", "DropTableRequest", table, doing)
+    try:
+        _ask(catalog, "drop_table", "DropTableRequest", table, doing)
+    except errors.Refused as lacking:
+        if "does not support" not in lacking.message:
+            raise
+        hint = f"lake.deregister_table('{table}') takes its name out of the catalog; its files stay."
+        raise errors.Refused(lacking.message, hint=hint) from None
 
 
 def rename(catalog: Catalog, table: Identifier, new: Identifier, doing: str) -> None:

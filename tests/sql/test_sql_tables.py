@@ -47,6 +47,7 @@ def test_namespaces(spark, lake):
     assert lake.list_namespaces() == ["ns1"]
 
 
+@pytest.mark.on_services("rest")  # Glue drops no tables
 def test_a_table_is_created_described_and_dropped(spark, lake):
     spark.sql(
         "CREATE TABLE lake.ns1.t (id BIGINT NOT NULL COMMENT 'the key', place STRUCT<x: INT, y: STRING>) USING lance "

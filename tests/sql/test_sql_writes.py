@@ -84,6 +84,7 @@ def test_a_table_is_created_and_replaced_with_its_rows(spark, lake):
     assert caught.value.getCondition() == "TABLE_OR_VIEW_NOT_FOUND"
 
 
+@pytest.mark.on_services("rest")  # Glue drops no tables
 def test_a_table_that_is_only_declared(spark, lake):
     for name in ("d", "e", "f"):
         lake.declare_table(f"ns1.{name}")
@@ -96,6 +97,7 @@ def test_a_table_that_is_only_declared(spark, lake):
     assert [ids(lake, name) for name in lake.list_tables("ns1")] == [[1], [2]]
 
 
+@pytest.mark.on_services("rest")  # Glue drops no tables
 def test_what_fails_leaves_nothing(spark, lake, lake_flights, tmp_path):
     failing(spark, tmp_path / "marker").createOrReplaceTempView("failing")
     before = (ids(lake), lance.dataset(lake_flights.location.uri).version, os.listdir(of(lake).directory))
