@@ -24,7 +24,7 @@ from lance_spark.storage.services import ask
 _PAGE: int | None = None
 """How many names one request asks for: as many as the service likes to answer."""
 _BOOKS = frozenset({"table_type", "managed_by", "empty_table"})
-"""What ``lance-namespace-impls`` writes among the properties of each table: it is about the entry, and nobody set it."""
+"""What ``lance-namespace-impls`` writes among the properties of each table: nobody set it."""
 _PAGES = 100_000
 """A service that still has a next page then goes round in circles."""
 
