@@ -3,6 +3,8 @@
 import pytest
 from support.rest_catalogs import KEY, Server, said, slowly
 
+from lance_spark import LanceCatalog
+from lance_spark.catalog.lookup import list_tables
 from lance_spark.core.services import Service
 from lance_spark.errors import (
     AlreadyExists,
@@ -88,6 +90,56 @@ def test_a_redirect_is_not_followed_to_another_host():
 def test_an_answer_that_does_not_come_ends_in_time():
     with Server(lambda *_: slowly(1.0, said({}))) as server, pytest.raises(StorageFailure):
         asked(server.properties)
+
+
+def test_an_answer_that_drips_ends_in_time():
+    drips = (200, {"x-drips": "0.05"}, b'{"location": "s3://b/t"' + b" " * 100 + b"}")
+    with Server(lambda *_: drips) as server, pytest.raises(StorageFailure, match="no answer within"):
+        asked(server.properties)
+
+
+LISTS = {
+    "a name that is none": said({"tables": ["t", 1]}),
+    "names that are no list": said({"tables": {"t": 1}}),
+    "no names": said({"tables": None}),
+    "another field": said({"names": ["t"]}),
+    "a token that is none": said({"tables": ["t"], "page_token": 7}),
+    "half": (200, {"content-length": "1000"}, b'{"tables": ["t"'),
+    "half, as if whole": (200, {}, b'{"tables": ["t"'),
+    "500": (500, {}, b"oops"),
+    "429": (429, {"retry-after": "1"}, b""),
+    "a redirect": (307, {"location": "http://127.0.0.1:1/steal"}, b""),
+    "nothing": (200, {}, b""),
+}
+
+
+@pytest.mark.when(day={"case": ["half", "another field"]})
+@pytest.mark.parametrize("case", LISTS)
+@pytest.mark.parametrize("first", [True, False], ids=["the first page", "the second page"])
+def test_a_list_is_whole_or_an_error(case, first):
+    """A part that looks like all of it would let a cleanup of all tables, or a cascade, miss the others."""
+
+    def answer(path, _):
+        if "/list" not in path or (not first and "page_token" not in path):
+            return said({"tables": ["s"], "page_token": "next"})
+        return LISTS[case]
+
+    with Server(answer) as server, pytest.raises((CorruptData, StorageFailure, PermissionDenied)) as problem:
+        list_tables(LanceCatalog.connect("rest", server.properties).catalog)
+    assert KEY not in f"{problem.value!r} {problem.value} {problem.value.hint}"
+
+
+@pytest.mark.when(day=0)
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("operation", ["describe_table", "declare_table", "drop_table", "list_tables"])
+def test_no_operation_follows_a_redirect(status, operation):
+    request = "".join(word.capitalize() for word in operation.split("_")) + "Request"
+    with Server(lambda *_: said({"location": "s3://stolen/x"})) as thief:
+        there = thief.properties["uri"]
+        server = Server(lambda path, _: (status, {"location": f"{there}{path}"}, b""))
+        with server, pytest.raises(PermissionDenied, match="redirects"):
+            asked(server.properties, operation, request)
+        assert thief.asked == []
 
 
 def test_nobody_there(closed_port):

@@ -41,6 +41,13 @@ class Server:
                 outer.asked.append((self.path, {key.lower(): value for key, value in self.headers.items()}))
                 status, headers, content = answer(self.path, json.loads(body) if body else {})
                 self.send_response(status)
+                if "x-drips" in headers:  # a byte at a time: each read of it succeeds
+                    self.send_header("content-length", str(len(content)))
+                    self.end_headers()
+                    for byte in content:
+                        self.wfile.write(bytes([byte]))
+                        time.sleep(float(headers["x-drips"]))
+                    return
                 for key, value in {"content-length": str(len(content)), **headers}.items():
                     self.send_header(key, value)
                 self.end_headers()
