@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -11,12 +12,12 @@ from lance_spark.core.progress import Tell, WorkProgress, untold
 from lance_spark.core.ref_files import TAGS, ref_file
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.texts import counted
-from lance_spark.errors import AlreadyExists, LanceSparkError, Refused
+from lance_spark.errors import AlreadyExists, LanceSparkError, LanceSparkWarning, Refused
 from lance_spark.format.metadata import referred_bases
 from lance_spark.format.versions import Snapshot
 from lance_spark.storage import refs, versions
 from lance_spark.storage.commits import base_path, unchanged
-from lance_spark.storage.credentials import options_now
+from lance_spark.storage.credentials import options_afresh, options_now
 from lance_spark.storage.datasets import check_may_commit, check_may_put, find_latest, open_latest
 from lance_spark.storage.failures import translated
 from lance_spark.storage.mem_wal import check_nothing_waits
@@ -117,9 +118,16 @@ def _copy_deep(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocat
     Raises Refused for a version on an object store that shares files with another branch or dataset.
     """
     dataset = open_latest(source)
+    given, lasting = options_afresh(target)
+    if lasting is not None:
+        text = (
+            f"The credentials of {target.uri} expire in {counted(round(lasting / 60), 'minute')}, and pylance does not "
+            "renew them while it copies: the whole clone has to end by then. If it does not, use some that last longer."
+        )
+        warnings.warn(text, LanceSparkWarning, stacklevel=2)
     with translated(target, "making a deep clone"):
         try:
-            dataset.deep_clone(target.uri, pin.reference, options_now(target))
+            dataset.deep_clone(target.uri, pin.reference, given)
         except OSError as problem:
             if "empty path segment" not in str(problem):
                 raise

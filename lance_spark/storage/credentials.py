@@ -10,6 +10,7 @@ import importlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lance_spark.core.location import DatasetLocation
@@ -54,6 +55,17 @@ def options_now(location: DatasetLocation) -> dict[str, str]:
         return own
     whole = {**own, **dict(current(provider).options)}
     return settled_endpoint(whole) if location.uri.startswith("s3://") else whole
+
+
+def options_afresh(location: DatasetLocation) -> tuple[dict[str, str], float | None]:
+    """:func:`options_now`, handed out this moment, for what is not renewed; and for how many seconds they are good."""
+    provider = vended.provider_of(location)
+    if provider is None or location.is_local:
+        return options_now(location), None
+    with suppress(ServiceSilent):  # then those that are known have to do
+        remember(provider, fetch(provider, 0.0))
+    given, known = options_now(location), vended.known(provider)
+    return given, None if known is None else known.lifetime
 
 
 def for_pylance(location: DatasetLocation) -> dict[str, Any]:

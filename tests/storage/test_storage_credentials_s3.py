@@ -2,6 +2,7 @@
 
 import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from support.vending import Gate
 
 from lance_spark import CleanupPolicy, LanceCatalog
 from lance_spark.core.location import DatasetLocation
-from lance_spark.errors import InvalidOption, NotInstalled, PermissionDenied, StorageFailure
+from lance_spark.errors import InvalidOption, LanceSparkWarning, NotInstalled, PermissionDenied, StorageFailure
 from lance_spark.fsck.file_contents import size_of
 from lance_spark.spark.table import LanceTable
 from lance_spark.storage import files, services
@@ -103,6 +104,47 @@ def test_a_cleanup_of_many_files_outlives_many_keys(gate, table):
     gate.revoke()
     assert delete_batch(location, paths).failed == ()
     assert gate.handed_out > 2
+
+
+@pytest.mark.slow
+@pytest.mark.when(day=0)
+def test_a_cleanup_of_ten_thousand_files_outlives_its_keys(gate, table, client):
+    gate.seconds = 5.0
+    for number in range(2):
+        write(table, ROWS.slice(number))
+    bucket, _, key = table.removeprefix("s3://").partition("/")
+
+    def put(number):
+        client.put_object(Bucket=bucket, Key=f"{key}/data/{number:05}.lance", Body=b"x")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(put, range(10_000)))
+    policy = CleanupPolicy(older_than="0s", commit_window="0s", delete_unverified=True)
+    before = gate.handed_out
+    plan = opened(table).cleanup(policy, run_on="local")
+    gate.revoke()
+    done = plan.apply()
+    assert done.exit_code == 0
+    assert gate.handed_out > before + 2
+    left = client.list_objects_v2(Bucket=bucket, Prefix=f"{key}/data/")
+    assert (left["KeyCount"], left["IsTruncated"]) == (2, False)
+    assert opened(table).count_rows() == 199
+
+
+@pytest.mark.when(day=0)
+def test_a_deep_clone_begins_with_new_keys_and_says_that_they_have_to_last(gate, table, tmp_path):
+    write(table, ROWS)
+    gate.seconds = 60.0
+    target = f"{table}-clone"
+    options_now(locate(table, {"token_provider": vending.PROVIDER}))
+    handed_out = gate.handed_out
+    with pytest.warns(LanceSparkWarning, match="expire in 1 minute.*does not renew"):
+        opened(table).clone(target, "deep", storage_options={"token_provider": vending.PROVIDER})
+    assert gate.handed_out > handed_out
+    assert opened(target).count_rows() == 100
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LanceSparkWarning)
+        opened(table).clone(str(tmp_path / "here"), "deep")
 
 
 def test_a_provider_that_is_away_for_a_moment_stops_nobody(gate, table, monkeypatch):
