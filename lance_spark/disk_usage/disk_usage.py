@@ -21,6 +21,7 @@ from lance_spark.cleanup.many_tables import FleetTable, looks_at
 from lance_spark.cleanup.report import clones_among
 from lance_spark.cleanup.retention_rules import CleanupPolicy, RunClock, Verdict
 from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
 from lance_spark.disk_usage.holder_rules import ATTRIBUTED, Costs, Holders, attribute, holders_of, portions
 from lance_spark.disk_usage.report import (
     TABLE_USAGE,
@@ -32,6 +33,8 @@ from lance_spark.disk_usage.report import (
 )
 from lance_spark.engine.local import LOCAL, Engine, LocalRunner, Work
 from lance_spark.errors import CorruptData, LanceSparkError
+from lance_spark.format.blob_references import Referring
+from lance_spark.scan.blob_reads import count_references
 from lance_spark.storage import versions
 from lance_spark.survey.chain_rules import Survey
 from lance_spark.survey.survey import take_survey
@@ -57,12 +60,14 @@ def storage(location: DatasetLocation, policy: CleanupPolicy, engine: Engine) ->
         ATTRIBUTED,
         about_rows(survey),
     )
+    elsewhere, unread = _elsewhere(survey)
     costs = Costs(survey, holders, portions(runner.collect("attribute files", sums)))
     report = StorageReport(
         dataset=location.uri,
         refs=costs.refs(),
         kinds=costs.by_kind(),
-        warnings=tuple(_warnings(survey, marking)),
+        warnings=(*_warnings(survey, marking), *unread),
+        elsewhere=elsewhere,
         ran_on=runner.name,
         costs=costs,
         holders=holders.all,
@@ -95,6 +100,23 @@ def _warnings(survey: Survey, marking: Marking) -> list[str]:
         if uri not in uris
     ]
     return found
+
+
+def _elsewhere(survey: Survey) -> tuple[dict[str, Referring], list[str]]:
+    """The blobs of the newest version of main and of each branch that refer to objects elsewhere; what was not read."""
+    found, unread = {}, []
+    for chain in survey.chains:
+        if chain.repository or not chain.versions or not (chain.has_ref or chain.branch is None):
+            continue
+        pin = PinnedVersion(chain.branch, chain.versions[-1].version)
+        try:
+            count = count_references(survey.repositories[0], pin)
+        except LanceSparkError as problem:
+            unread.append(f"The blobs elsewhere of '{chain.name}' were not counted: {problem.message}")
+            continue
+        if count.blobs:
+            found[chain.name] = count
+    return found, unread
 
 
 # --- All tables of a catalog

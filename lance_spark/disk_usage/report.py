@@ -14,6 +14,7 @@ from lance_spark.core.show import Card, Grid, Report
 from lance_spark.core.texts import counted, readable
 from lance_spark.disk_usage.holder_rules import BRANCH, OLD, TAG, Costs, Holder, RefUsage
 from lance_spark.errors import NotFound
+from lance_spark.format.blob_references import Referring
 
 USAGE = pa.schema(
     [
@@ -41,6 +42,8 @@ class StorageReport(Report):
     warnings: Sequence[str] = ()
     ran_on: str = ""
     """Where the work ran: "local", threads of one process, or "spark"."""
+    elsewhere: Mapping[str, Referring] = field(default_factory=dict)
+    """Blobs that refer to objects elsewhere, which no size here counts: in the newest version, by branch."""
     costs: Costs | None = field(default=None, compare=False)
     holders: tuple[Holder, ...] = field(default=(), compare=False)
     frame: Callable[[pa.Table], Any] | None = field(default=None, compare=False)
@@ -100,6 +103,7 @@ class StorageReport(Report):
             "unneeded_bytes": self.unneeded,
             "kinds": kinds,
             "refs": [asdict(record) for record in self.refs],
+            "elsewhere": {branch: found._asdict() for branch, found in self.elsewhere.items()},
             "warnings": list(self.warnings),
             "ran_on": self.ran_on,
         }
@@ -122,8 +126,14 @@ class StorageReport(Report):
         header = ("ref", "kind", "owned", "needed", "shared", "freed if deleted", "obstacle")
         return Grid(header, tuple(rows), right=frozenset({2, 3, 4, 5}))
 
+    def elsewhere_grid(self) -> tuple[Grid, ...]:
+        """Blobs that refer to objects elsewhere, by branch; nothing if there are none."""
+        rows = [(name, f"{of.blobs:,}", f"{of.whole:,}", readable(of.bytes)) for name, of in self.elsewhere.items()]
+        header = ("branch", "blobs elsewhere", "whole objects", "bytes of ranges")
+        return (Grid(header, tuple(rows), right=frozenset({1, 2, 3})),) if rows else ()
+
     def _card(self) -> Card:
-        grids = (self.kinds_grid(), self.refs_grid())
+        grids = (self.kinds_grid(), self.refs_grid(), *self.elsewhere_grid())
         return Card(type(self).__name__, self.dataset, self.summary(), grids=grids, notes=tuple(self.warnings))
 
 

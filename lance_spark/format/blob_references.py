@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from lance_spark.core.location import is_within
@@ -34,6 +35,26 @@ class BlobReference(NamedTuple):
     position: int = 0
     size: int = 0
     """0: the whole object."""
+
+
+class Referring(NamedTuple):
+    """How many blobs of a version refer to objects elsewhere."""
+
+    blobs: int = 0
+    whole: int = 0
+    """How many of these are whole objects: their sizes are in no table."""
+    bytes: int = 0
+    """Of the others, which are ranges."""
+
+    def and_in(self, descriptions: pa.StructArray) -> Referring:
+        """With those among descriptions of blobs."""
+        if not {field.name for field in descriptions.type} >= DESCRIPTION:
+            return self
+        kinds, sizes = descriptions.field("kind"), descriptions.field("size")
+        there = pc.and_(descriptions.is_valid(), pc.fill_null(pc.equal(kinds, pa.scalar(AT_URI, kinds.type)), False))
+        found = sizes.filter(there).cast(pa.int64())
+        whole = pc.sum(pc.equal(found, 0)).as_py() or 0
+        return Referring(self.blobs + len(found), self.whole + whole, self.bytes + (pc.sum(found).as_py() or 0))
 
 
 def reference_of(description: Mapping[str, Any] | None, bases: Mapping[int, str]) -> BlobReference | None:

@@ -16,8 +16,8 @@ import pyarrow as pa
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import InvalidOption
-from lance_spark.format.blob_references import AT_URI, BlobReference, reference_of
-from lance_spark.format.blobs import is_blob, is_blob_extension
+from lance_spark.format.blob_references import AT_URI, BlobReference, Referring, reference_of
+from lance_spark.format.blobs import descriptions_in, holds_blobs, is_blob, is_blob_extension
 from lance_spark.format.schema import ROW_ADDRESS, unknown_column
 from lance_spark.storage import objects
 from lance_spark.storage.datasets import open_pinned
@@ -84,6 +84,18 @@ def _resolved(
     for place, value in zip(own, inside(column, [rows[place] for place in own]) if own else (), strict=True):
         values[place] = value
     return values
+
+
+def count_references(location: DatasetLocation, pin: PinnedVersion) -> Referring:
+    """How many blobs of a version, at any depth, refer to objects elsewhere. Reads descriptions, and no blobs."""
+    dataset, found = open_pinned(location, pin), Referring()
+    names = [field.name for field in dataset.schema if holds_blobs(field)]
+    if names:
+        with translated(location, "reading descriptions of blobs"):
+            for batch in dataset.scanner(columns=names, blob_handling="blobs_descriptions").to_batches():
+                for description in (each for column in batch.columns for each in descriptions_in(column)):
+                    found = found.and_in(description)
+    return found
 
 
 # --- Scans that return bytes

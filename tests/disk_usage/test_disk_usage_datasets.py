@@ -11,6 +11,7 @@ from support.cleanup_datasets import append, busy, bytes_of, clean, overwrite, p
 from support.local_datasets import numbers
 from support.merge_datasets import add, forked
 from support.merge_datasets import run as merge_run
+from support.referring import made_objects, mixed, refer
 
 from lance_spark.cleanup.retention_rules import CleanupPolicy
 from lance_spark.clones.clone import shallow_clone
@@ -216,3 +217,24 @@ def test_the_report_as_a_table_as_json_and_as_text(uri):
     assert told.to_df()["ref"].to_pylist() == [record.ref for record in told.refs]
     assert "freed if deleted" in str(told)
     assert str(told).count("dev/deep") >= 1
+
+
+@pytest.mark.when(day=0)
+def test_blobs_elsewhere_are_counted_apart(uri, tmp_path):
+    objects = str(made_objects(tmp_path / "objects"))
+    blobs, _ = mixed(f"file://{objects}")
+    refer(uri, blobs)
+    lance.dataset(uri).create_branch("exp")
+    refer(place(uri, "exp"), blobs[:2], 10)
+    lance.dataset(uri).delete("id = 0")
+    before = report(uri)
+    assert before.elsewhere == {"main": (2, 0, 9), "exp": (5, 2, 14)}
+    assert json.loads(before.to_json())["elsewhere"]["main"] == {"blobs": 2, "whole": 0, "bytes": 9}
+    assert "whole objects" in str(before)
+    for path in Path(objects).iterdir():
+        path.write_bytes(path.read_bytes() * 1000)
+    assert report(uri).bytes == before.bytes
+    lance.write_dataset(numbers(3), f"{uri}2")
+    plain = report(f"{uri}2")
+    assert plain.elsewhere == {}
+    assert "whole objects" not in str(plain)

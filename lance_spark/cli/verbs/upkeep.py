@@ -118,8 +118,9 @@ def du(session: Session, /, refs: bool, **given: Any) -> None:
     from lance_spark.disk_usage.disk_usage import storage
 
     report = storage(session.location, typed_at("shell", CleanupPolicy, given), session.engine)
-    grid = report.refs_grid() if refs else report.kinds_grid()
-    session.output.show(json.loads(report.to_json()), f"{grid.text()}\n\n{report.summary()}")
+    grids = (report.refs_grid() if refs else report.kinds_grid(), *report.elsewhere_grid())
+    shown = "\n\n".join(grid.text() for grid in grids)
+    session.output.show(json.loads(report.to_json()), f"{shown}\n\n{report.summary()}")
     for warning in report.warnings:
         session.output.note(f"warning: {warning}")
 
