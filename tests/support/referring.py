@@ -43,3 +43,29 @@ def mixed(objects: str) -> tuple[list[Any], list[bytes | None]]:
         lance.Blob.from_uri(f"{objects}/part", position=6, size=4),
     ]
     return blobs, [b"0123456789", b"23456", b"inline", None, b"", b"x" * 100_000, b"y" * 5_000_000, b"6789"]
+
+
+class Files:
+    """What a worker of a loader makes of the rows of a batch: by id, the last two bytes and all of each file."""
+
+    def __init__(self, blobs: Any) -> None:
+        self.blobs = blobs
+
+    def __call__(self, rows: pa.RecordBatch) -> dict[int, tuple[bytes, bytes] | None]:
+        files = self.blobs.open(rows["_rowid"].to_pylist())
+        return dict(zip(rows["id"].to_pylist(), map(_end_and_whole, files), strict=True))
+
+
+def _end_and_whole(file: Any) -> tuple[bytes, bytes] | None:
+    if file is None:
+        return None
+    size = file.seek(0, 2)
+    file.seek(max(0, size - 2))
+    end = file.read()
+    file.seek(0)
+    return end, file.read()
+
+
+def whole(rows: pa.RecordBatch) -> dict[int, bytes | None]:
+    """The bytes of a batch, by id."""
+    return dict(zip(rows["id"].to_pylist(), rows["payload"].to_pylist(), strict=True))
