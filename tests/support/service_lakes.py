@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-import lance_namespace
 import pytest
 
 from lance_spark import LanceCatalog, register
@@ -47,7 +46,8 @@ class ServiceLake:
     def client(self) -> Any:
         """Another client of it: pylance's own, or that of ``lance-namespace-impls``."""
         importlib.import_module("lance_namespace_impls")  # makes its names known
-        return lance_namespace.connect(self.impl, Service.of(self.impl, self.properties).for_others)
+        namespace = importlib.import_module("lance_namespace")  # here: it takes half a second, and few tests need it
+        return namespace.connect(self.impl, Service.of(self.impl, self.properties).for_others)
 
     def create_namespace(self, name: str) -> None:
         where = {"location": str(self.directory / name)} if self.impl == GLUE else {}
