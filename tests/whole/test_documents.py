@@ -196,15 +196,21 @@ def test_the_metadata_tables_are_those_of_the_code():
     ],
 )
 def test_the_tables_of_options_are_those_that_are_declared(page, options):
-    assert "\n".join(as_markdown(*options)) in (ROOT / "docs" / page).read_text()
+    text, rows = (ROOT / "docs" / page).read_text(), list(as_markdown(*options))
+    missing = [row for row in rows if row not in text.splitlines()]
+    assert not missing, f"docs/{page} has no such rows:\n" + "\n".join(missing)
+    assert "\n".join(rows) in text, f"docs/{page} has these rows in another order, or more of them"
 
 
 def test_the_procedures_are_those_of_the_code():
     rows = table(REFERENCE / "procedures.md", "| procedure | arguments | what it does |")
-    assert rows == [
+    declared = [
         [f"`{found.name}`", ", ".join(map(shown_parameter, found.parameters)), found.doc]
         for found in PROCEDURES.values()
     ]
+    other = [" | ".join(row) for row in declared if row not in rows]
+    assert not other, "docs/reference/procedures.md has no such rows:\n" + "\n".join(other)
+    assert rows == declared
 
 
 def shown_parameter(parameter):
