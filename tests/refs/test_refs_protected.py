@@ -65,7 +65,7 @@ DOORS = {
 
 @pytest.mark.parametrize("branch", BRANCHES)
 @pytest.mark.parametrize("door", DOORS)
-def test_every_door_is_shut(table, uri, branch, door):
+def test_a_protected_branch_refuses_every_way_to_write(table, uri, branch, door):
     protect(table, branch)
     before = contents(uri)
     with pytest.raises(Refused, match=f"Branch '{branch or 'main'}' is protected") as refused:

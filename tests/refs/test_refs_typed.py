@@ -49,7 +49,7 @@ def test_what_stands_behind_version_as_of(text, expected):
 @pytest.mark.parametrize(
     "text", ["", " ", "0", "9223372036854775808", "99999999999999999999", "a..b", "a@b", "a@0", "@"]
 )
-def test_what_no_version_can_be(text):
+def test_texts_that_are_no_version_are_refused(text):
     with pytest.raises(InvalidOption):
         parse_version_text(text)
 
