@@ -29,6 +29,8 @@ FRAGMENT_CODES = frozenset(
     }
 )
 _MOST = 5
+_WRITE_AGAIN = "restore an older version, or overwrite the table with its rows from elsewhere, then clean up"
+"""What to do where a branch without the lost rows would have none."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,7 @@ class _Planner:
             if finding.path in bad:
                 helped.add(name)
                 if len(line.fragments) == line.count:
-                    reasons.append(f"'{name}': no fragment is readable")
+                    reasons.append(f"'{name}': no fragment is readable; {_WRITE_AGAIN}")
                 elif self._where(line) is None:
                     reasons.append(f"'{self._made(line)}' already is a branch without it")
                 elif finding.code in FRAGMENT_CODES and (self._where(line) or "") != name:

@@ -196,7 +196,7 @@ PLANS = {
         [LeaveOut(None, 7, None, (3,), (LOST,), 5, finding_codes.DATA_MISSING)],
         [],
     ),
-    "all fragments": ([MISSING], {"lines": (line(count=1),)}, False, [], ["no fragment is readable"]),
+    "all fragments": ([MISSING], {"lines": (line(count=1),)}, False, [], ["readable; restore an older version"]),
     "a fragment, left out before": (
         [MISSING],
         {"lines": (line(),), "branches": frozenset({"repair/main-7"})},
