@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import lance
 
+from lance_spark.clones import clone as clones
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
@@ -28,7 +29,7 @@ from lance_spark.remotes.push import PushOptions, push
 from lance_spark.remotes.report import FetchResult, PullResult, PushResult
 from lance_spark.storage import copying, refs
 from lance_spark.storage.datasets import locate, pin_latest, pin_version
-from lance_spark.survey import survey
+from lance_spark.survey import clone_records
 from support.cleanup_datasets import place
 from support.local_datasets import contents
 from support.merge_datasets import Rows, add, assert_sound, head, rows, table
@@ -193,7 +194,8 @@ def tell_steps(listener: Callable[[int], object], patch_with: Callable[[Any, str
 
 
 STEPS = {
-    survey: ("shallow_clone", "deep_clone", "write_record", "delete_record"),
+    clones: ("_copy_shallow", "_copy_deep"),
+    clone_records: ("write_record", "delete_record"),
     replay_commits: ("_create", "truncate", "populate", "add_bases", "commit", "_commit"),
     copying: ("copy_file",),
     refs: ("create_branch", "replace_metadata"),
