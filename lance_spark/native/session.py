@@ -17,6 +17,7 @@ from lance_spark.core.texts import quoted_name
 from lance_spark.errors import Refused
 from lance_spark.jvm.bridge import Bridge, propagate_exceptions
 from lance_spark.jvm.detection import catalogs, cloned_from, connect, connected
+from lance_spark.jvm.java.compiled import for_tasks
 from lance_spark.native.catalog import NativeCatalog, PathCatalog, RootCatalog
 from lance_spark.native.published import PublishedCatalog
 from lance_spark.session.capabilities import Capabilities, plain_way
@@ -111,7 +112,10 @@ def enter(spark: SparkSession) -> Room | None:
                 _rooms[spark] = Room(connected[spark])
             except Refused as reason:
                 _refusals[spark] = reason.message
-        return _rooms.get(spark)
+        room = _rooms.get(spark)
+        if room is not None:
+            for_tasks(room.bridge)
+        return room
 
 
 def allow(spark: SparkSession) -> None:
@@ -136,6 +140,7 @@ def inherit(spark: SparkSession, origin: SparkSession | None = None) -> None:
                 if parent is None:
                     return
                 room = parent.for_child(spark)
+                for_tasks(room.bridge)
         except Py4JError:
             return  # its JVM is going: what the session lacks shows when it is used, as in any other
         _rooms[spark], connected[spark] = room, room.bridge

@@ -45,9 +45,8 @@ def maker(bridge: Bridge) -> Any:
         raise Refused("the Java files of this package are not installed.")
     try:
         with _lock:  # of two sessions that start at the same time, the second one finds the first one's classes
-            jar = f"{_PACKAGE}-{_digest()}.jar"
-            if bridge.gateway not in attached:
-                _add(bridge, jar)
+            if bridge.gateway not in attached and _jar() not in bridge.session.sparkContext().listJars().mkString(" "):
+                bridge.session.sessionState().resourceLoader().addJar(_file(bridge))
             loader = _loader(bridge)
             for name in sources():
                 if name not in _MORE:
@@ -57,6 +56,19 @@ def maker(bridge: Bridge) -> Any:
     except (Py4JError, PySparkException, OSError, TypeError) as problem:  # TypeError: py4j's for a missing class
         told = problem.java_exception.toString() if isinstance(problem, Py4JJavaError) else str(problem)
         raise Refused(f"its Java classes are unavailable: {told.splitlines()[0]}") from problem
+
+
+def for_tasks(bridge: Bridge) -> None:
+    """Give tasks of the session the classes. With isolated artifacts, they have those of their own session only.
+
+    A session that is made from another one has no artifacts at first. Raises Py4JError.
+    """
+    if bridge.maker is None or bridge.gateway in attached:
+        return
+    with _lock:
+        artifacts = bridge.session.artifactManager()
+        if artifacts.state() is not None and _jar() not in artifacts.getAddedJars().mkString(" "):
+            bridge.session.addArtifact(_file(bridge))
 
 
 def can_write(bridge: Bridge) -> bool:
@@ -106,20 +118,9 @@ def compiled(bridge: Bridge) -> dict[str, bytes]:
     return made
 
 
-def _add(bridge: Bridge, name: str) -> None:
-    """Add the classes to the JVM's class loader, and to every executor, including later ones.
-
-    Tasks of a session with isolated artifacts have those of that session only.
-    """
-    if name not in bridge.session.sparkContext().listJars().mkString(" "):
-        bridge.session.sessionState().resourceLoader().addJar(_file(bridge, name))
-    artifacts = bridge.session.artifactManager()
-    if artifacts.state() is not None and name not in artifacts.getAddedJars().mkString(" "):
-        bridge.session.addArtifact(_file(bridge, name))
-
-
-def _file(bridge: Bridge, name: str) -> str:
+def _file(bridge: Bridge) -> str:
     """The path of the jar. It stays as long as this process, because executors fetch it from here."""
+    name = _jar()
     if name not in _files:
         directory = tempfile.mkdtemp(prefix="lance-spark-")
         atexit.register(shutil.rmtree, directory, ignore_errors=True)
@@ -132,5 +133,5 @@ def _file(bridge: Bridge, name: str) -> str:
 
 
 @cache
-def _digest() -> str:
-    return hashlib.sha256(repr(sorted(sources().items())).encode()).hexdigest()[:16]
+def _jar() -> str:
+    return f"{_PACKAGE}-{hashlib.sha256(repr(sorted(sources().items())).encode()).hexdigest()[:16]}.jar"
