@@ -45,8 +45,8 @@ def maker(bridge: Bridge) -> Any:
         raise Refused("the Java files of this package are not installed.")
     try:
         with _lock:  # of two sessions that start at the same time, the second one finds the first one's classes
-            if bridge.gateway not in attached and _jar() not in bridge.session.sparkContext().listJars().mkString(" "):
-                bridge.session.sessionState().resourceLoader().addJar(_file(bridge))
+            if bridge.gateway not in attached:
+                _add(bridge)
             loader = _loader(bridge)
             for name in sources():
                 if name not in _MORE:
@@ -118,6 +118,12 @@ def compiled(bridge: Bridge) -> dict[str, bytes]:
     return made
 
 
+def _add(bridge: Bridge) -> None:
+    """Add the classes to the JVM's class loader, and to every executor, including later ones."""
+    if _jar() not in bridge.session.sparkContext().listJars().mkString(" "):
+        bridge.session.sessionState().resourceLoader().addJar(_file(bridge))
+
+
 def _file(bridge: Bridge) -> str:
     """The path of the jar. It stays as long as this process, because executors fetch it from here."""
     name = _jar()
@@ -132,6 +138,10 @@ def _file(bridge: Bridge) -> str:
     return _files[name]
 
 
-@cache
 def _jar() -> str:
-    return f"{_PACKAGE}-{hashlib.sha256(repr(sorted(sources().items())).encode()).hexdigest()[:16]}.jar"
+    return f"{_PACKAGE}-{_digest()}.jar"
+
+
+@cache
+def _digest() -> str:
+    return hashlib.sha256(repr(sorted(sources().items())).encode()).hexdigest()[:16]
