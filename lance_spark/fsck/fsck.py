@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -155,8 +155,8 @@ class _Check:
         ]
         found += self._compared(needed, bases, lost)
         found += self._row_ids()
-        found += self._nulls()
-        found += self._broken()
+        found += self._in_rows("look for nulls", look_for_nulls)
+        found += self._in_rows("check constraints", look_for_broken)
         found += self._blobs(needed)
         found = [row for row in found if row["code"] != finding_codes.UNCOMMITTED] + _added_up(found)
         about = Confirming(self._survey, self._options.clones, self._options.clones_from)
@@ -228,20 +228,11 @@ class _Check:
         rows: list[dict[str, Any]] = self._runner.collect("check row ids", frame).to_pylist()
         return rows
 
-    def _nulls(self) -> list[dict[str, Any]]:
+    def _in_rows(self, stage: str, look: Callable[[NullItem], Iterator[pa.RecordBatch]]) -> list[dict[str, Any]]:
+        """What only the rows of all versions show: nulls where none can be, and rows that break a constraint."""
         if not self._options.deep:
             return []
-        frame = self._runner.flat_map(
-            "look for nulls", list(null_items(self._survey)), look_for_nulls, finding_rules.SUSPECTS
-        )
-        rows: list[dict[str, Any]] = self._runner.collect("look for nulls", frame).to_pylist()
-        return rows
-
-    def _broken(self) -> list[dict[str, Any]]:
-        if not self._options.deep:
-            return []
-        stage = "check constraints"
-        frame = self._runner.flat_map(stage, list(null_items(self._survey)), look_for_broken, finding_rules.SUSPECTS)
+        frame = self._runner.flat_map(stage, list(null_items(self._survey)), look, finding_rules.SUSPECTS)
         rows: list[dict[str, Any]] = self._runner.collect(stage, frame).to_pylist()
         return rows
 
