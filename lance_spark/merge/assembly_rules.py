@@ -1,34 +1,343 @@
-"""Planned replays as values, and fragments as pylance's JSON for their commit. Pure."""
+"""A planned replay as a value: the ids of its columns, the places of its files, and its fragments for the commit. Pure.
+
+In: two sides, and what ours takes. Out: a plan, and fragments as pylance's JSON.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import Any
+from hashlib import sha256
+from itertools import count, pairwise
+from typing import Any, NamedTuple
 
 from lance_spark import hints
+from lance_spark.core.layout import is_generated, stored_name
+from lance_spark.core.location import is_within
 from lance_spark.core.refs import MAIN, PinnedVersion
-from lance_spark.errors import NotCommittable
-from lance_spark.format.contents import REPLACED, Fragment
-from lance_spark.format.operations import Steps, key_fields
+from lance_spark.errors import NotCommittable, Refused
+from lance_spark.format.contents import REPLACED, DataFile, Field, Fragment, renumbered_fragment
+from lance_spark.format.operations import Step, Steps, key_fields
 from lance_spark.format.row_ids import Connected, Rewrite, kept_row_ids, matched_row_ids, read_row_ids, write_row_ids
-from lance_spark.format.versions import (
-    BRINGING,
-    PERHAPS,
-    Copy,
-    Snapshot,
-    Trace,
-    by_file,
-    counterpart,
-)
+from lance_spark.format.versions import BRINGING, PERHAPS, Copy, Root, Snapshot, Trace, by_file, counterpart
 from lance_spark.merge.cell_rules import CellPlan, told
-from lance_spark.merge.change_rules import MergeChange, MergeConflict, Replacement, Sides
+from lance_spark.merge.change_rules import MergeChange, MergeConflict, Replacement, Sides, Tree, trees
+from lance_spark.merge.conflict_rules import NullChange, lost_fields, result_fields
 from lance_spark.merge.option_rules import OURS
-from lance_spark.merge.placement_rules import Placed
 from lance_spark.merge.report import Summary
-from lance_spark.merge.result_rules import NullChange, lost_fields, result_fields
+
+# --- The ids of columns
+# Lance knows a column by its id, and a merge cannot always keep it: a column that two branches added at the same time
+# had the same id as another one, so it got a new one in the branch that took it over. Compared by id, it would be a
+# different column from then on. The version that brought the last common version into a branch has its columns under
+# the same names: this shows which id means which column. If all ids already mean the same, nothing is translated.
+
+Ids = Mapping[int, int]
+Fields = Sequence[Field]
+
+
+class Numbering(NamedTuple):
+    """New ids, by old ones; empty if all stay."""
+
+    base: Ids
+    """Of the last common version."""
+    theirs: Ids
+    spare: frozenset[int] = frozenset()
+    """Ids that no column of ours has."""
+
+
+def is_known(base: Fields, side: Fields) -> bool:
+    """Whether a side has the columns of the base under their own ids, so that no other version need be read."""
+    known = {(entry.id, entry.parent_id, entry.name, entry.type) for entry in side}
+    return all((entry.id, entry.parent_id, entry.name, entry.type) in known for entry in base)
+
+
+def matched(base: Fields, taken: Fields) -> dict[int, int]:
+    """Ids in the version that took the base in, by those of the base. Not for columns that it had dropped.
+
+    By name; a column that was renamed there has another name, and the old id. One with another type was cast there.
+    """
+    there, here = _by_path(taken), _by_path(base)
+    by_id = {entry.id: path for path, entry in there.items()}
+    found = {
+        entry.id: there[path].id for path, entry in here.items() if path in there and there[path].type == entry.type
+    }
+    given = set(found.values())
+    for entry in here.values():
+        if entry.id not in found and entry.id in by_id and by_id[entry.id] not in here and entry.id not in given:
+            found[entry.id] = entry.id
+    return found
+
+
+def number(ours: Snapshot, base: Fields, theirs: Fields, ids: tuple[Ids | None, Ids | None]) -> Numbering:
+    """The numbering by ours. ``ids``: of the base in ours, and in theirs; None where the base's own ids count.
+
+    A new column of theirs has the id of a new column of ours that looks the same, otherwise one of its own.
+    """
+    in_ours, in_theirs = ids
+    spare: list[int] = []
+    free = _spare(ours, (*base, *theirs), spare)
+    common = {entry.id: entry.id if in_ours is None else in_ours.get(entry.id, -1) for entry in base}
+    numbered = {key: next(free) if new < 0 else new for key, new in common.items()}
+    back = {entry.id: entry.id for entry in base} if in_theirs is None else {new: key for key, new in in_theirs.items()}
+    found = {key: numbered[old] for key, old in back.items()}
+    known = {*numbered.values()}
+    by_name = {tree[0].name: tree for key, tree in trees(ours.contents.fields).items() if key not in known}
+    taken = {*ours.live, *known}
+    for tree in trees(theirs).values():
+        twin = by_name.get(tree[0].name)
+        if tree[0].id not in found and twin is not None and _looks(tree) == _looks(twin):
+            found |= {entry.id: other.id for entry, other in zip(tree, twin, strict=True)}
+        for entry in tree:
+            if entry.id not in found:
+                found[entry.id] = entry.id if entry.id not in taken else next(free)
+    if all(key == new for each in (numbered, found) for key, new in each.items()):
+        return Numbering({}, {})
+    return Numbering(numbered, found, frozenset(spare))
+
+
+def _spare(ours: Snapshot, fields: Fields, given: list[int]) -> Iterator[int]:
+    """Ids above all that are in use, also in files, which are looked at only if an id is needed."""
+    files = (key for fragment in ours.contents.fragments() for file in fragment.files for key in file.fields)
+    for free in count(max((*ours.live, *(entry.id for entry in fields), *files), default=-1) + 1):
+        given.append(free)
+        yield free
+
+
+def _by_path(fields: Fields) -> dict[tuple[str, ...], Field]:
+    path_of: dict[int, tuple[str, ...]] = {}
+    found = {}
+    for entry in fields:
+        path_of[entry.id] = (*path_of.get(entry.parent_id, ()), entry.name)
+        found[path_of[entry.id]] = entry
+    return found
+
+
+def _looks(tree: Tree) -> list[tuple[object, ...]]:
+    """What makes two columns the same one: names, types and nulls, also inside."""
+    place = {entry.id: at for at, entry in enumerate(tree)}
+    return [(place.get(entry.parent_id), entry.name, entry.type, entry.nullable) for entry in tree]
+
+
+def renumbered(snapshot: Snapshot, ids: Ids) -> Snapshot:
+    """A version with other field ids. Files keep an id only for columns that are known."""
+    return replace(snapshot, contents=snapshot.contents.renumbered(ids)) if ids else snapshot
+
+
+def renumbered_steps(steps: Steps, ids: Ids) -> Steps:
+    """Steps whose columns and compacted fragments have other field ids."""
+    return replace(steps, all=tuple(_step(step, ids) for step in steps.all)) if ids else steps
+
+
+def since(steps: Steps, taken: PinnedVersion | None) -> Steps:
+    """Steps without the columns of versions before the base was taken in: these say nothing about its columns."""
+    if taken is None:
+        return steps
+    early = [step.branch != taken.branch or step.version < taken.version for step in steps.all]
+    kept = (step._replace(fields=None) if older else step for step, older in zip(steps.all, early, strict=True))
+    return replace(steps, all=tuple(kept))
+
+
+def _step(step: Step, ids: Ids) -> Step:
+    def other(each: Rewrite) -> Rewrite:
+        old, new = (tuple(renumbered_fragment(entry, ids) for entry in several) for several in each[:2])
+        return each._replace(old=old, new=new)
+
+    fields = None if step.fields is None else frozenset(ids[key] for key in step.fields if key in ids)
+    return step._replace(fields=fields, rewrites=tuple(map(other, step.rewrites)))
+
+
+# --- The places of files
+# A file is read in place if ours already reads other files from there: from a parent's root, or from the remote of a
+# clone. Every other file is copied, so that the other branch can be deleted afterwards. ``reference`` copies no data
+# files.
+
+
+@dataclass(frozen=True)
+class InPlacePolicy:
+    """Which files may be read in place from where ours did not read before."""
+
+    everything: bool = False
+    outside: str | None = None
+    """URI of a dataset: files outside of it are read in place. They belong to the remote of a clone."""
+    present: Mapping[tuple[str, int], Root] = field(default_factory=dict)
+    """Places that ours may know, by name and size of files that already exist there and need no second copy."""
+
+    def allows(self, root: Root) -> bool:
+        """Whether ours may read files of this root in place."""
+        if self.everything:
+            return True
+        return self.outside is not None and not is_within(root.uri, self.outside)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where a manifest of ours finds each data file of theirs."""
+
+    bases: Mapping[Root, int | None]
+    """Base id in ours, by the root in theirs; None for ours itself and for roots whose files are copied."""
+    new_bases: tuple[Root, ...] = ()
+    """Roots that ours does not know yet, with the ids in ``bases``."""
+    names: Mapping[tuple[Root, str], str] = field(default_factory=dict)
+    """Names of copied files, by their place and name in theirs. A name that is not unique is replaced."""
+    ids: Mapping[int, int] = field(default_factory=dict)
+    """Ids in ours of added fragments, by those in theirs; 0 leaves the choice to the commit."""
+    copies: tuple[Copy, ...] = ()
+    present: Mapping[tuple[Root, str], int | None] = field(default_factory=dict)
+    """Base id in ours of files that stay in a second place, by place and name in theirs."""
+
+    def with_ids(self, ids: Mapping[int, int]) -> Placed:
+        """The same placement with other ids for added fragments."""
+        return replace(self, ids=ids)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of data files to copy, as their writers recorded them."""
+        return sum(copy.size for copy in self.copies)
+
+
+def place(change: MergeChange, ours: Snapshot, theirs: Snapshot, reference: InPlacePolicy, sidecars: bool) -> Placed:
+    """Decide where every file of a change goes. ``sidecars``: the table has blobs next to its data files.
+
+    Raises Refused if blobs of theirs would refer to other objects, or to none, in ours.
+    """
+    with_files = [*change.added, *(replacement.theirs for replacement in change.replaced if replacement.files)]
+    if sidecars and with_files:
+        _check_references(ours, theirs)
+    moved = [
+        replacement.theirs
+        for replacement in change.replaced
+        if replacement.deletion and not replacement.both_deleted and replacement.ours.id not in change.followed.back
+    ]
+    roots = [theirs.root_of(file) for fragment in with_files for file in fragment.files]
+    roots += [
+        theirs.root_of(fragment.deletion)
+        for fragment in (*change.added, *moved)
+        if fragment.deletion and fragment.id not in change.followed.masks
+    ]
+    bases, new = _bases(dict.fromkeys(roots), ours, reference)
+    names: dict[tuple[Root, str], str] = {}
+    copies: dict[tuple[Root, str], Copy] = {}
+    present: dict[tuple[Root, str], int | None] = {}
+    known = {root: key for key, root in ours.bases.items()}
+    for fragment in with_files:
+        for file in fragment.files:
+            root = theirs.root_of(file)
+            if root == ours.root or bases[root] is not None:
+                continue
+            key = root, file.path
+            here = reference.present.get((file.path, file.size))
+            if here in known and is_generated(file.path):
+                present[key] = known[here]
+                continue
+            names[key] = _free_name(root, file, theirs)
+            copies[key] = Copy(root, _path(root, file.path), f"data/{names[key]}", file.size, sidecars)
+    kept = {file.path for replacement in change.replaced for file in replacement.ours.files}
+    ids = _ids(change, ours, theirs)
+    pairs = [(fragment, ids[fragment.id]) for fragment in change.added]
+    pairs += [
+        (replacement.theirs, replacement.ours.id) for replacement in change.replaced if replacement.theirs in moved
+    ]
+    deletions = [
+        copy
+        for fragment, new_id in pairs
+        if fragment.id not in change.followed.masks
+        for copy in _deletion(fragment, new_id, ours, theirs, bases)
+    ]
+    return Placed(
+        bases=bases,
+        new_bases=new,
+        names=names,
+        ids=ids,
+        copies=(*(copy for key, copy in copies.items() if names[key] not in kept), *deletions),
+        present=present,
+    )
+
+
+def _check_references(ours: Snapshot, theirs: Snapshot) -> None:
+    """Blobs refer to objects below a base path by its number, which their data file holds and no merge can change.
+
+    A base path with data files is taken for a place of these alone.
+    """
+    others = {key: root for key, root in theirs.bases.items() if not root.is_dataset and ours.bases.get(key) != root}
+    if others:
+        used = {file.base_id for fragment in theirs.contents.fragments() for file in fragment.files}
+        others = {key: root for key, root in others.items() if key not in used}
+    for key, root in others.items():
+        raise Refused(
+            f"Blobs of {theirs.pin} may refer to objects below {root.uri}, its base path {key}; {ours.pin} has "
+            f"{'another base path' if key in ours.bases else 'no base path'} of that number. Nothing was changed.",
+            hint=hints.python_only(f"lance.dataset(...).add_bases([DatasetBasePath('{root.uri}', id={key})])")
+            if key not in ours.bases
+            else "Write the bytes of these blobs to the other table.",
+        )
+
+
+def _bases(
+    roots: Iterable[Root], ours: Snapshot, reference: InPlacePolicy
+) -> tuple[dict[Root, int | None], tuple[Root, ...]]:
+    known: dict[Root, int | None] = {root: key for key, root in ours.bases.items()}
+    bases: dict[Root, int | None] = {}
+    new: list[Root] = []
+    free = max((key for key in ours.bases if key is not None), default=0) + 1
+    for root in roots:
+        bases[root] = known.get(root)
+        if root not in known and reference.allows(root):
+            bases[root] = free + len(new)
+            new.append(root)
+    return bases, tuple(new)
+
+
+def _free_name(root: Root, file: DataFile, theirs: Snapshot) -> str:
+    """A name that no file of ours has. A file named by hand may be replaced by one of the same name and size.
+
+    If the copy kept that name, it would be taken for the newer file, or be overwritten while older versions read it. So
+    the name includes the time of the version. Every attempt makes the same name, so that an interrupted merge
+    continues where it stopped.
+    """
+    if is_generated(file.path):
+        return file.path
+    source = f"{root.uri}\n{file.path}\n{file.size}\n{theirs.contents.head.timestamp_ns}"
+    token = sha256(source.encode()).hexdigest()[:24]
+    return f"{token}-{re.sub(r'[^A-Za-z0-9._-]', '_', file.path)}"
+
+
+def _path(root: Root, path: str) -> str:
+    return f"data/{stored_name(path)}" if root.is_dataset else stored_name(path)
+
+
+def _ids(change: MergeChange, ours: Snapshot, theirs: Snapshot) -> dict[int, int]:
+    """Ids of new fragments; 0 leaves the choice to the commit.
+
+    The name of a deletion file begins with the id of its fragment, so fragments with one get their id here. An index
+    knows rows by fragment ids, so indexed fragments keep their ids where those are free.
+    """
+    added = {fragment.id for fragment in change.added}
+    indexed = any(not added.isdisjoint(segment.fragments) for segment in theirs.contents.indexes)
+    has_deletions = any(fragment.deletion for fragment in change.added)
+    free = ours.contents.max_fragment_id + 1
+    if (has_deletions or indexed) and all(key >= free for key in added):
+        return {fragment.id: fragment.id for fragment in change.added}
+    if not has_deletions:
+        return {fragment.id: 0 for fragment in change.added}
+    return {fragment.id: free + count for count, fragment in enumerate(change.added)}
+
+
+def _deletion(
+    fragment: Fragment, new_id: int, ours: Snapshot, theirs: Snapshot, bases: Mapping[Root, int | None]
+) -> list[Copy]:
+    """The copy of a deletion file; empty if it is read in place under the fragment's id."""
+    if fragment.deletion is None:
+        return []
+    root = theirs.root_of(fragment.deletion)
+    if new_id == fragment.id and (root == ours.root or bases[root] is not None):
+        return []
+    return [Copy(root, fragment.deletion.path_for(fragment.id), fragment.deletion.path_for(new_id))]
+
+
+# --- The plan, and the fragments of its commit
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,18 @@
-"""Cells through pylance: reads the same rows in three versions, and writes the files of patches; runs on executors.
+"""The cells of rows that both sides changed: finds the rows, reads them in three versions, decides, and writes files.
 
-In: a patch with the addresses of its rows. Out: their values, in batches; or a data file with the patch's columns for
-all rows of its home, with field ids of its own.
+In: a patch with the addresses of its rows, and the rule. Out: what was decided by column, and which rows clash; later,
+a file for each patch that gets cells of the other side, which no version names before the commit. Rows are read a part
+at a time on the engine, through pylance, only those in question; a caller who decides gets all of them at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,14 +21,46 @@ import pyarrow as pa
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
+from lance_spark.engine.local import Engine, Work
 from lance_spark.errors import CorruptData
 from lance_spark.format.blobs import without_rows
+from lance_spark.format.contents import Fragment
+from lance_spark.format.operations import Steps
+from lance_spark.format.row_ids import read_row_ids
 from lance_spark.format.row_values import ADDRESS
 from lance_spark.format.schema import row_width
 from lance_spark.format.storable import safe_batches
-from lance_spark.merge.cell_rules import NOWHERE, CellColumn, CellRule, Cells, Form, Mask, aligned, decide_cells
-from lance_spark.merge.change_rules import Patch, Rows
-from lance_spark.scan.fragment_reads import ROW_ID, Scan, ScanColumns, read_batches, take_rows
+from lance_spark.format.versions import Delta, Snapshot, by_file, counterpart
+from lance_spark.merge import cell_rules
+from lance_spark.merge.cell_rules import (
+    NOWHERE,
+    ROW,
+    CellColumn,
+    CellPlan,
+    CellRule,
+    Cells,
+    Form,
+    Given,
+    Mask,
+    NumberedRows,
+    aligned,
+    decide_cells,
+    differing,
+)
+from lance_spark.merge.change_rules import ContestedRow, MergeChange, Patch, Rows, Sides
+from lance_spark.merge.resolve_rules import Resolve, asked, given_cells
+from lance_spark.merge.row_conflicts import Locations
+from lance_spark.scan.fragment_reads import (
+    ROW_ID,
+    FragmentRows,
+    RowSource,
+    Scan,
+    ScanColumns,
+    deleted_offsets,
+    read_batches,
+    read_rows,
+    take_rows,
+)
 from lance_spark.scan.partition_rules import ScanPartition, batch_rows
 from lance_spark.storage.credentials import for_pylance
 from lance_spark.storage.datasets import open_pinned
@@ -31,6 +69,114 @@ from lance_spark.write.data_files import StableRowIds
 
 if TYPE_CHECKING:
     from lance.fragment import FragmentMetadata
+
+
+# --- One side, as its rows are looked for: by stable ids, by key, in new fragments and where rows are back
+
+
+@dataclass(frozen=True)
+class CellSide:
+    """One side, and the rows that it removed from fragments of the base."""
+
+    location: DatasetLocation
+    now: Snapshot
+    base: Snapshot
+    steps: Steps
+    added: tuple[Fragment, ...]
+    numbering: Snapshot | None
+    """A version with the rows of the base under this side's stable ids."""
+    same_below: int
+    """Below this, the base's own ids mean the same rows."""
+    changes: Delta
+    has_back: bool
+    """Whether rows that are back count as changed ones."""
+
+    @cached_property
+    def _known(self) -> dict[str, Fragment]:
+        return {} if self.numbering is None else by_file(self.numbering.contents.fragments())
+
+    def ids(self, fragment: Fragment) -> Rows:
+        """The stable ids of the rows of a base's fragment, NOWHERE where they are unknown.
+
+        The version that took the base in has any ids for rows that were deleted there.
+        """
+        own = np.array(read_row_ids(fragment.row_ids), np.int64)
+        if len(own) != fragment.physical_rows:
+            return np.full(fragment.physical_rows, NOWHERE, np.int64)
+        ids = np.where(own < self.same_below, own, NOWHERE)
+        found = counterpart(fragment, self._known)
+        if self.numbering is None or found is None or not (ids == NOWHERE).any():
+            return ids
+        there = np.array(read_row_ids(found.row_ids), np.int64)
+        if len(there) == len(ids):
+            there[self.dead(self.numbering, found)] = NOWHERE
+            ids = np.where(ids == NOWHERE, there, ids)
+        return ids
+
+    @cached_property
+    def candidates(self) -> list[NumberedRows] | None:
+        """The new fragments with the ids of their rows; None if one of them does not have them."""
+        found = []
+        for entry, dead in self._new:
+            ids = np.array(read_row_ids(entry.row_ids), np.int64)
+            if len(ids) != entry.physical_rows:
+                return None
+            found.append(NumberedRows(entry.id, ids, self.dead(self.now, entry) if dead is None else dead))
+        return found
+
+    @cached_property
+    def back(self) -> Mapping[int, tuple[Fragment, Rows]]:
+        """Fragments of this side in which deleted rows of the base are back, with these rows, by id."""
+        found = {}
+        for before, after in self.changes.changed if self.has_back else ():
+            rows = np.setdiff1d(self.dead(self.base, before), self.dead(self.now, after))
+            if len(rows):
+                found[after.id] = after, rows
+        return found
+
+    @property
+    def _new(self) -> Iterator[tuple[Fragment, Rows | None]]:
+        """Fragments in which rows of the base may be now, with offsets to leave out; None: those of deleted rows."""
+        yield from ((entry, None) for entry in self.added)
+        for entry, rows in self.back.values():
+            yield entry, np.setdiff1d(np.arange(entry.physical_rows, dtype=np.int64), rows)
+
+    def fragment(self, key: int) -> Fragment:
+        """One of those in which rows of the base may be now."""
+        return self.back[key][0] if key in self.back else next(entry for entry in self.added if entry.id == key)
+
+    @property
+    def places(self) -> list[FragmentRows]:
+        """Where rows of the base may be now."""
+        back = (FragmentRows(entry.id, pa.array(rows, pa.uint32())) for entry, rows in self.back.values())
+        return [*(FragmentRows(entry.id) for entry in self.added), *back]
+
+    @property
+    def rewrote(self) -> bool:
+        """Whether any of its rows may be a changed one."""
+        appended = self.steps.appended if self.has_back else frozenset()
+        return bool(self.back) or any(not any(file.path in appended for file in entry.files) for entry in self.added)
+
+    def dead(self, snapshot: Snapshot, fragment: Fragment) -> Rows:
+        return np.asarray(deleted_offsets(self.location, snapshot, fragment).to_numpy(), np.int64)
+
+    def removed(self, base: Fragment, now: Fragment | None) -> Rows | None:
+        """The rows of the base that a fragment lost; None if it has rows back that do not count as changed ones."""
+        before = self.dead(self.base, base)
+        gone = np.arange(base.physical_rows, dtype=np.int64) if now is None else self.dead(self.now, now)
+        return np.setdiff1d(gone, before) if self.has_back or np.isin(before, gone).all() else None
+
+    def keys(self, snapshot: Snapshot, rows: Sequence[FragmentRows], names: Sequence[str]) -> pa.Table:
+        batches = read_rows(RowSource(self.location, snapshot.pin, tuple(rows)), names)
+        tables = [pa.Table.from_batches([batch.select([*names, ADDRESS])]) for batch in batches]
+        if not tables:
+            return pa.table({name: pa.array([], pa.int64()) for name in (*names, "address")})
+        found = pa.concat_tables(tables).rename_columns([*names, "address"])
+        return found.set_column(len(names), "address", found["address"].cast(pa.int64()))
+
+
+# --- Values in three versions, and files, through pylance
+
 
 _MOST = 8192
 _BLOBS = 8
@@ -258,3 +404,280 @@ def numbered(file: Mapping[str, Any], ids: Sequence[Sequence[int]]) -> dict[str,
     """A written file with the ids that its columns have in the merged table; fields inside a column follow it."""
     flat = [key for column in ids for key in column]
     return {**file, "fields": [flat[key] for key in file["fields"]]}
+
+
+MOST = 20
+_COMPARE = "compare rows"
+_LONGEST = 200
+"""Characters of a text that a conflict tells."""
+
+
+# --- What a conflict tells of a row: its cells as JSON
+
+
+def told_row(
+    columns: Sequence[CellColumn], keys: Sequence[str], found: Cells, part: Patch, row: int, places: Iterable[int]
+) -> str:
+    """A row with its cells in some columns, as JSON."""
+    here = [*places]
+    lacks = {"base": part.base[row] == NOWHERE, **_lacking(part, row)}
+    sides = {
+        name: None if lacks[name] else {columns[at].name: json_value(cells[at][row]) for at in here if at in cells}
+        for name, cells in (("base", found.base), ("ours", found.ours), ("theirs", found.theirs))
+    }
+    return json.dumps({"row": _named(columns, keys, found, part, row), **sides})
+
+
+def _lacking(part: Patch, row: int) -> dict[str, bool]:
+    home, other = ("ours", "theirs") if part.of_ours else ("theirs", "ours")
+    return {home: False, other: bool(part.other[row] == NOWHERE)}
+
+
+def _named(columns: Sequence[CellColumn], keys: Sequence[str], found: Cells, part: Patch, row: int) -> str:
+    known = found.base if part.base[row] != NOWHERE else found.ours
+    at_keys = [place for place, column in enumerate(columns) if column.base in keys and place in known]
+    if at_keys:
+        return ", ".join(f"{columns[place].base}={known[place][row].as_py()!r}" for place in at_keys)
+    address = part.base[row] if part.base[row] != NOWHERE else (part.home.id << 32) + part.rows[row]
+    return f"row {address & 0xFFFFFFFF} of fragment {address >> 32}"
+
+
+def json_value(value: pa.Scalar) -> Any:
+    """A cell as JSON: a number or a short text as it is, anything else as text."""
+    found = value.as_py()
+    if isinstance(found, float) and not math.isfinite(found):
+        return str(found)
+    if found is None or isinstance(found, bool | int | float):
+        return found
+    if isinstance(found, datetime | date):
+        return found.isoformat()
+    if isinstance(found, bytes):
+        found = found.hex()
+    text = found if isinstance(found, str) else str(found)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def rows_of(told: Iterable[str]) -> tuple[ContestedRow, ...]:
+    return tuple(ContestedRow(**json.loads(each)) for each in [*told][:MOST])
+
+
+# --- Rows that one side deleted, and the other one still has
+
+
+class SurvivorItem(NamedTuple):
+    """Rows of a fragment that the other side deleted; runs on executors."""
+
+    place: PatchPlace
+    columns: tuple[CellColumn, ...]
+    keys: tuple[str, ...]
+    patch: Patch
+    """``other`` is NOWHERE for each row."""
+    number: int
+
+
+_SURVIVORS = pa.schema([("number", pa.int64()), ("changed", pa.list_(pa.int64())), ("told", pa.list_(pa.string()))])
+
+
+class Survivors(NamedTuple):
+    """Rows of one fragment that one side deleted and the other one still has."""
+
+    patch: Patch
+    changed: Mask
+    """Which of them have other values than in the base."""
+    told: tuple[str, ...]
+
+
+def compare_survivors(
+    place: PatchPlace, columns: tuple[CellColumn, ...], keys: tuple[str, ...], patches: Sequence[Patch], engine: Engine
+) -> list[Survivors]:
+    """Which rows the side that has them changed; where none did, deleting them is the only change."""
+    items = [SurvivorItem(place, columns, keys, patch, at) for at, patch in enumerate(patches)]
+    size = sum(len(patch.rows) for patch in patches) * 2 * 64 * max(1, len(columns))
+    runner = engine.for_work("merge", Work(read_bytes=size))
+    found: Mapping[int, dict[str, Any]] = (
+        {
+            row["number"]: row
+            for row in runner.collect(
+                _COMPARE, runner.flat_map(_COMPARE, items, look_at_survivors, _SURVIVORS)
+            ).to_pylist()
+        }
+        if items
+        else {}
+    )
+    outcomes = []
+    for at, patch in enumerate(patches):
+        changed = np.zeros(len(patch.rows), bool)
+        changed[np.array(found[at]["changed"], np.int64)] = True
+        outcomes.append(Survivors(patch, changed, tuple(found[at]["told"])))
+    return outcomes
+
+
+def look_at_survivors(item: SurvivorItem) -> Iterator[pa.RecordBatch]:
+    changed: list[int] = []
+    told: list[str] = []
+    start = 0
+    for found, part in read_cells(item.place, item.columns, item.patch):
+        home = found.ours if item.patch.of_ours else found.theirs
+        masks = differing(item.columns, found.base, home)
+        any_of = np.full(found.rows, any(column.form is Form.NEVER for column in item.columns))  # it may have changed
+        for mask in masks.values():
+            any_of |= mask
+        for row in np.flatnonzero(any_of).tolist():
+            changed.append(start + row)
+            if len(told) < MOST:
+                places = [at for at, mask in masks.items() if mask[row]]
+                told.append(told_row(item.columns, item.keys, found, part, row, places))
+        start += found.rows
+    yield pa.RecordBatch.from_pylist([{"number": item.number, "changed": changed, "told": told}], _SURVIVORS)
+
+
+def by_fragment(addresses: Rows) -> Iterator[tuple[int, Mask]]:
+    """The fragments of some addresses, each with which of them are in it."""
+    for key in np.unique(addresses >> 32).tolist():
+        yield key, addresses >> 32 == key
+
+
+def place_of(locations: Locations, sides: Sides) -> PatchPlace:
+    """Where the three versions of a merge are."""
+    here, there = locations
+    return PatchPlace(here, there, sides.base_ours.pin, sides.ours.pin, sides.theirs.pin)
+
+
+# --- The decision, on the engine: a part of a patch at a time
+
+DECIDE = "compare rows"
+_PART = 100_000
+OUTCOMES = pa.schema(
+    [
+        ("patch", pa.int64()),
+        ("place", pa.int64()),
+        ("differs", pa.bool_()),
+        ("emptied_ours", pa.int64()),
+        ("emptied_theirs", pa.int64()),
+        ("clashes", pa.int64()),
+        ("settled", pa.int64()),
+        ("told", pa.list_(pa.string())),
+        ("open", pa.list_(pa.int64())),
+        ("nulls", pa.int64()),
+        ("lacking", pa.list_(pa.string())),
+    ]
+)
+
+
+class DecideItem(NamedTuple):
+    """Rows of a patch to decide; runs on executors."""
+
+    place: PatchPlace
+    columns: tuple[CellColumn, ...]
+    rule: CellRule
+    patch: Patch
+    number: int
+    keys: tuple[str, ...]
+    lists_open: bool = False
+    """Whether to name each row that clashes, by its offset."""
+
+
+def parts(patch: Patch) -> Iterator[Patch]:
+    for start in range(0, len(patch.rows), _PART):
+        yield patch.part(slice(start, start + _PART))
+
+
+def decide_part(item: DecideItem) -> Iterator[pa.RecordBatch]:
+    """OUTCOMES of some rows, one for each column that is decided, and for ROW."""
+    columns, patch = item.columns, item.patch
+    outcomes: dict[int, dict[str, Any]] = {}
+
+    def outcome(at: int) -> dict[str, Any]:
+        counts = {"emptied_ours": 0, "emptied_theirs": 0, "clashes": 0, "settled": 0, "nulls": 0}
+        blank = {"patch": item.number, "place": at, "differs": False, **counts, "told": [], "open": [], "lacking": []}
+        return outcomes.setdefault(at, blank)
+
+    for found, part in read_cells(item.place, columns, patch):
+        decided = cell_rules.decide_cells(columns, patch.decided, found, item.rule)
+        home = found.ours if patch.of_ours else found.theirs
+        for at, values in decided.values.items():
+            known = outcome(at)
+            emptied = bool(decided.emptied_ours[at].any() or decided.emptied_theirs[at].any())
+            changed = emptied or bool(decided.settled[at].any())
+            known["differs"] |= changed if patch.in_place else cell_rules.differs(values, home.get(at))
+            known["emptied_ours"] += int(decided.emptied_ours[at].sum())
+            known["emptied_theirs"] += int(decided.emptied_theirs[at].sum())
+            nulls = np.flatnonzero(decided.lacking(columns, at))
+            known["nulls"] += len(nulls)
+            for row in nulls[: max(0, MOST - len(known["lacking"]))].tolist():
+                known["lacking"].append(told_row(columns, item.keys, found, part, row, [at]))
+        outcome(ROW)["settled"] += cell_rules.settled_rows(decided, found.rows)
+        clashes = cell_rules.clashing(decided, found, item.rule)
+        if item.lists_open:
+            outcome(ROW)["open"] += sorted({row for mask in clashes.values() for row in part.rows[mask].tolist()})
+        for at, mask in clashes.items():
+            known, rows = outcome(at), np.flatnonzero(mask)
+            known["clashes"] += len(rows)
+            for row in rows[: max(0, MOST - len(known["told"]))].tolist():
+                places = [at] if at >= 0 else [each for each, clash in decided.clashes.items() if clash[row]]
+                known["told"].append(told_row(columns, item.keys, found, part, row, places))
+    yield pa.RecordBatch.from_pylist(list(outcomes.values()), OUTCOMES)
+
+
+# --- Files for the patches, on the engine: one for each new fragment whose rows get cells
+
+_WRITE = "write merged columns"
+_FILES = pa.schema([("of_ours", pa.bool_()), ("fragment", pa.int64()), ("file", pa.string())])
+
+
+class WriteItem(NamedTuple):
+    """A patch to write; runs on executors."""
+
+    place: PatchPlace
+    columns: tuple[CellColumn, ...]
+    rule: CellRule
+    patch: Patch
+
+
+def write_patches(
+    locations: Locations, sides: Sides, change: MergeChange, cells: CellPlan | None, engine: Engine
+) -> dict[tuple[bool, int], dict[str, Any]]:
+    """Write the files of a decided change: pylance's JSON, with the file's own field ids, by side and fragment.
+
+    They are below the root of ours, and no version names them before the commit.
+    """
+    if not change.patches or cells is None:
+        return {}
+    place = place_of(locations, sides)
+    items = [WriteItem(place, cells.columns, cells.rule, _with_less(patch, cells)) for patch in change.patches]
+    size = sum(patch.home.physical_rows * 64 * len(patch.columns) for patch in change.patches)
+    runner = engine.for_work("merge", Work(rewrites=len(items), rewritten_bytes=size))
+    found = runner.collect(_WRITE, runner.flat_map(_WRITE, items, write_one, _FILES)).to_pylist()
+    return {(row["of_ours"], row["fragment"]): json.loads(row["file"]) for row in found}
+
+
+def _with_less(patch: Patch, cells: CellPlan) -> Patch:
+    """The patch without columns, such as blobs, that are neither written nor decide about what is."""
+    if cells.rule.is_whole:
+        return patch
+    reads = (found.get(at, frozenset()) for at in patch.columns for found in (cells.rule.ours, cells.rule.theirs))
+    needed = frozenset(patch.columns).union(*reads)
+    compared = tuple(at for at in patch.compared if at in needed or not cells.columns[at].is_opaque)
+    return replace(patch, compared=compared)
+
+
+def write_one(item: WriteItem) -> Iterator[pa.RecordBatch]:
+    written = write_patch(item.place, item.columns, item.patch, item.rule)
+    row = {"of_ours": item.patch.of_ours, "fragment": item.patch.home.id, "file": json.dumps(written)}
+    yield pa.RecordBatch.from_pylist([row], _FILES)
+
+
+# --- Rows that a caller decides
+
+
+def resolved(place: PatchPlace, cells: CellPlan, keys: tuple[str, ...], resolve: Resolve) -> Given:
+    """What the caller decided. Raises InvalidOption for an answer that does not fit, and what ``resolve`` raises."""
+    question = asked(cells.columns, keys, _parts(place, cells))
+    return given_cells(question, cells.columns, resolve(question.table))
+
+
+def _parts(place: PatchPlace, cells: CellPlan) -> Iterator[tuple[Cells, Mapping[int, Mask]]]:
+    every = tuple(at for at, column in enumerate(cells.columns) if not column.is_opaque)
+    for patch in cells.open:
+        for found, _ in read_cells(place, cells.columns, replace(patch, compared=every)):
+            yield found, decide_cells(cells.columns, every, found, cells.rule).clashes

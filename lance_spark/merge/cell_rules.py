@@ -10,7 +10,7 @@ change: nothing else of the row is copied, and its id stays.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -21,13 +21,11 @@ import pyarrow.compute as pc
 
 from lance_spark.format.blobs import BLOB_EXTENSION, BLOB_KEY
 from lance_spark.format.contents import Field, Fragment
-from lance_spark.format.operations import Steps
 from lance_spark.format.row_values import hash_rows
 from lance_spark.format.versions import columns as files_of
-from lance_spark.format.versions import delta
-from lance_spark.merge.change_rules import Patch, Rows, Sides, trees
+from lance_spark.merge.change_rules import Computed, Patch, Rows, Sides, trees
+from lance_spark.merge.conflict_rules import lacking, paths
 from lance_spark.merge.option_rules import THEIRS, Side
-from lance_spark.merge.result_rules import lacking, paths
 
 Mask = npt.NDArray[np.bool_]
 NOWHERE = -1
@@ -211,66 +209,6 @@ def written(base: Fragment, side: Fragment, columns: Sequence[CellColumn]) -> fr
 
 
 # --- What a column was computed from
-
-_GONE = "\0"
-"""Before the name of a column that was dropped: a later one of that name is another column."""
-
-
-@dataclass(frozen=True)
-class Computed:
-    """What a side computed, as its versions record it."""
-
-    reads: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """By column, the columns that its values were computed from. Columns without an entry: unknown."""
-    unknown: frozenset[str] = frozenset()
-    """Columns that were computed from something unknown."""
-
-    @classmethod
-    def of(cls, steps: Steps) -> Computed:
-        """The records of the versions since the base; nothing if one of them may have changed columns without one."""
-        told = steps.on_columns
-        if told is None:
-            return cls()
-        reads: dict[str, frozenset[str]] = {}
-        unknown: set[str] = set()
-        for step in told:
-            names = {old: new or f"{_GONE}{old}" for old, new in step.renames or ()}
-            if names:
-                reads = {
-                    names.get(name, name): frozenset(names.get(each, each) for each in reads[name]) for name in reads
-                }
-                unknown = {names.get(name, name) for name in unknown}
-            for name, read in step.computed or ():
-                reads[name] = reads.get(name, frozenset()) | frozenset(read or ())
-                unknown |= {name} if read is None else set()
-        return cls({name: read for name, read in reads.items() if name not in unknown}, frozenset(unknown))
-
-    @property
-    def record(self) -> dict[str, frozenset[str] | None]:
-        """What a version that takes the side over tells about its columns; None where it is unknown."""
-        found = {**self.reads, **dict.fromkeys(self.unknown)}
-        return {name: read for name, read in found.items() if not name.startswith(_GONE)}
-
-
-def computed_by(sides: Sides, is_ours: bool) -> Computed:
-    """What a side computed. A revert computes nothing: it brings older values back.
-
-    If the side's versions do not tell, because another tool made or removed one of them, any column that it added or
-    wrote in place may be computed, from anything: none of these values may stay where its input might have changed.
-    """
-    if not is_ours and sides.is_backwards:
-        return Computed({entry.name: frozenset() for entry in sides.theirs.contents.fields if entry.parent_id < 0})
-    steps = sides.our_steps if is_ours else sides.their_steps
-    if steps.on_columns is not None:
-        return Computed.of(steps)
-    columns, names = cell_columns(sides), set[str]()
-    changes = delta(sides.base_ours, sides.ours) if is_ours else delta(sides.base_theirs, sides.theirs)
-    wrote = {at for before, after in changes.changed for at in written(before, after, columns)}
-    for at, column in enumerate(columns):
-        name = column.named(is_ours)
-        names |= {name} if name is not None and (column.base is None or at in wrote) else set()
-    return Computed(unknown=frozenset(names))
-
 
 Reads = Mapping[int, frozenset[int]]
 """For each computed column, by place, the columns that it was computed from."""

@@ -24,7 +24,19 @@ from lance_spark.format.contents import DeletionFile, Fragment
 from lance_spark.format.operations import key_columns, key_fields, top_level
 from lance_spark.format.versions import delta
 from lance_spark.merge import cell_rules
-from lance_spark.merge.cell_files import PatchPlace
+from lance_spark.merge.cell_files import (
+    DECIDE,
+    OUTCOMES,
+    CellSide,
+    DecideItem,
+    PatchPlace,
+    by_fragment,
+    compare_survivors,
+    decide_part,
+    parts,
+    place_of,
+    rows_of,
+)
 from lance_spark.merge.cell_rules import (
     NOWHERE,
     ROW,
@@ -32,36 +44,35 @@ from lance_spark.merge.cell_rules import (
     TWIN,
     CellPlan,
     CellRule,
-    Computed,
     Emptied,
     Form,
     Given,
     SettledRows,
 )
-from lance_spark.merge.cell_sides import CellSide
-from lance_spark.merge.cell_work import DECIDE, OUTCOMES, DecideItem, decide_part, parts, place_of
 from lance_spark.merge.change_rules import (
     OTHER_COLUMNS,
     CellPair,
+    Computed,
     MergeChange,
     MergeConflict,
     Patch,
     Replacement,
     Rows,
     Sides,
+    computed_by,
 )
 from lance_spark.merge.conflict_rules import (
     AMBIGUOUS,
     BOTH_CHANGED,
     KEY_CHANGED,
+    NO_NULLS,
     NO_VALUES_OURS,
     NO_VALUES_THEIRS,
     OPAQUE,
+    SAME_KEY,
 )
-from lance_spark.merge.contested import by_fragment, compare_survivors, rows_of
 from lance_spark.merge.following_rules import BITMAP
 from lance_spark.merge.option_rules import OURS, Prefer
-from lance_spark.merge.result_rules import NO_NULLS, SAME_KEY
 from lance_spark.merge.row_conflicts import Locations, dead_rows, examples
 from lance_spark.scan.fragment_reads import FragmentRows, stored_schema
 
@@ -504,7 +515,7 @@ class _CellSettling:
 
     def _rule(self) -> CellRule:
         """What each side computed, and from which columns."""
-        ours, theirs = (cell_rules.computed_by(self.sides, is_ours) for is_ours in (True, False))
+        ours, theirs = (computed_by(self.sides, is_ours) for is_ours in (True, False))
         names_ours, names_theirs = ([column.named(is_ours) for column in self.columns] for is_ours in (True, False))
         prefer = self.sides.prefer if self.sides.settling else Prefer()
         sides = {at: prefer.side(each.name, each.ours, each.theirs, each.base) for at, each in enumerate(self.columns)}

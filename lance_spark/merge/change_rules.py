@@ -21,7 +21,8 @@ from lance_spark.errors import NotCommittable
 from lance_spark.format.contents import Field, Fragment
 from lance_spark.format.operations import PRIMARY_KEY, Steps
 from lance_spark.format.row_ids import Rewrite
-from lance_spark.format.versions import Snapshot
+from lance_spark.format.versions import Snapshot, delta
+from lance_spark.format.versions import columns as files_of
 from lance_spark.merge.option_rules import Prefer
 
 
@@ -565,6 +566,70 @@ class Sides:
 
 def _is_same_version(one: Snapshot, other: Snapshot) -> bool:
     return one.pin.reference == other.pin.reference and one.root == other.root
+
+
+# --- What a side computed
+
+_FORMER = "\0"
+"""Before the name of a column that was dropped: a later one of that name is another column."""
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What a side computed, as its versions record it."""
+
+    reads: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By column, the columns that its values were computed from. Columns without an entry: unknown."""
+    unknown: frozenset[str] = frozenset()
+    """Columns that were computed from something unknown."""
+
+    @classmethod
+    def of(cls, steps: Steps) -> Computed:
+        """The records of the versions since the base; nothing if one of them may have changed columns without one."""
+        told = steps.on_columns
+        if told is None:
+            return cls()
+        reads: dict[str, frozenset[str]] = {}
+        unknown: set[str] = set()
+        for step in told:
+            names = {old: new or f"{_FORMER}{old}" for old, new in step.renames or ()}
+            if names:
+                reads = {
+                    names.get(name, name): frozenset(names.get(each, each) for each in reads[name]) for name in reads
+                }
+                unknown = {names.get(name, name) for name in unknown}
+            for name, read in step.computed or ():
+                reads[name] = reads.get(name, frozenset()) | frozenset(read or ())
+                unknown |= {name} if read is None else set()
+        return cls({name: read for name, read in reads.items() if name not in unknown}, frozenset(unknown))
+
+    @property
+    def record(self) -> dict[str, frozenset[str] | None]:
+        """What a version that takes the side over tells about its columns; None where it is unknown."""
+        found = {**self.reads, **dict.fromkeys(self.unknown)}
+        return {name: read for name, read in found.items() if not name.startswith(_FORMER)}
+
+
+def computed_by(sides: Sides, is_ours: bool) -> Computed:
+    """What a side computed. A revert computes nothing: it brings older values back.
+
+    If the side's versions do not tell, because another tool made or removed one of them, any column that it added or
+    wrote in place may be computed, from anything: none of these values may stay where its input might have changed.
+    """
+    if not is_ours and sides.is_backwards:
+        return Computed({entry.name: frozenset() for entry in sides.theirs.contents.fields if entry.parent_id < 0})
+    steps = sides.our_steps if is_ours else sides.their_steps
+    if steps.on_columns is not None:
+        return Computed.of(steps)
+    before, mine, other = (trees(fields) for fields in sides.fields)
+    side, kept = mine if is_ours else other, [key for key in before if key in mine and key in other]
+    changes = delta(sides.base_ours, sides.ours) if is_ours else delta(sides.base_theirs, sides.theirs)
+    every = frozenset(entry.id for key in kept for entry in before[key])
+    files = [(files_of(old, every), files_of(new, every)) for old, new in changes.changed]
+    wrote = {key for old, new in files for key, path in new.items() if old.get(key) != path}
+    names = {tree[0].name for key, tree in side.items() if key not in before}
+    names |= {side[key][0].name for key in kept if not wrote.isdisjoint(entry.id for entry in before[key])}
+    return Computed(unknown=frozenset(names))
 
 
 Rows = npt.NDArray[np.int64]

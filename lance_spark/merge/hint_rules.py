@@ -12,10 +12,22 @@ from lance_spark import hints
 from lance_spark.merge import change_rules
 from lance_spark.merge.cell_rules import STALE
 from lance_spark.merge.change_rules import MergeConflict
-from lance_spark.merge.conflict_rules import AMBIGUOUS, CAST, KEY_CHANGED, OPAQUE, TAKEN_BEFORE, may_settle
+from lance_spark.merge.conflict_rules import (
+    AMBIGUOUS,
+    BROKEN,
+    CAST,
+    KEY_CHANGED,
+    NO_NULLS,
+    NOT_CHECKED,
+    OPAQUE,
+    SAME_KEY,
+    TAKEN_BEFORE,
+    TWICE,
+    WRITTEN,
+    may_settle,
+)
 from lance_spark.merge.following_rules import COLUMNS_COMPACTED, UNCERTAIN
 from lance_spark.merge.option_rules import EVERY, OURS, THEIRS, Prefer
-from lance_spark.merge.result_rules import BROKEN, NO_NULLS, NOT_CHECKED, SAME_KEY, TWICE, WRITTEN
 
 Again = Callable[[str, Sequence[str]], hints.Hint]
 """The verb as it is typed with a preference, and with columns by which rows are matched."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from hashlib import sha256
 from typing import NamedTuple
@@ -28,14 +28,28 @@ from lance_spark.format import row_ids
 from lance_spark.format import versions as format_versions
 from lance_spark.format.operations import VersionSpan
 from lance_spark.format.schema import unknown_column
-from lance_spark.merge import change_rules, replay_commits, result_rules
-from lance_spark.merge.agreement import agreed_columns
-from lance_spark.merge.ancestry import Graph, numbering_of_pick, only_base, trace_of
-from lance_spark.merge.assembly_rules import Assembly, ReplayPlan, in_steps
-from lance_spark.merge.cell_work import place_of, write_patches
+from lance_spark.merge import change_rules, conflict_rules, replay_commits
+from lance_spark.merge.ancestry import Graph, numbering_of_pick, only_base, steps_between, trace_of
+from lance_spark.merge.assembly_rules import (
+    Assembly,
+    InPlacePolicy,
+    Numbering,
+    Placed,
+    ReplayPlan,
+    in_steps,
+    is_known,
+    matched,
+    number,
+    place,
+    renumbered,
+    renumbered_steps,
+    since,
+)
+from lance_spark.merge.cell_files import place_of, resolved, write_patches
 from lance_spark.merge.cells import NO_TWINS, Addresses, Matching, SettledCells, settle_cells
 from lance_spark.merge.conflict_rules import (
     TAKEN_BEFORE,
+    NullChange,
     compare,
     may_find_rows,
     may_settle,
@@ -43,29 +57,128 @@ from lance_spark.merge.conflict_rules import (
     taken_before,
     with_contested,
 )
-from lance_spark.merge.copies import LITTLE_COPY, copy_files
 from lance_spark.merge.following_rules import settle
-from lance_spark.merge.hint_rules import hint_for
-from lance_spark.merge.history import steps_between
-from lance_spark.merge.numbering_rules import Numbering, is_known, matched, number, renumbered, renumbered_steps, since
-from lance_spark.merge.option_rules import CELLS, MergeOptions
-from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
+from lance_spark.merge.hint_rules import Again, hint_for
+from lance_spark.merge.option_rules import CELLS, MergeOptions, Prefer
+from lance_spark.merge.replay_commits import LITTLE_COPY, copy_files
 from lance_spark.merge.report import MergeResult
-from lance_spark.merge.request import Request, merge_again, open_root, pick_again, stamped
-from lance_spark.merge.resolving import resolved
-from lance_spark.merge.result_rows import ResultRows
-from lance_spark.merge.result_rules import NullChange
-from lance_spark.merge.row_conflicts import blank_rows, examples, other_rows
-from lance_spark.merge.row_search import with_rows_found
+from lance_spark.merge.resolve_rules import Resolve
+from lance_spark.merge.row_conflicts import (
+    ResultRows,
+    agreed_columns,
+    blank_rows,
+    examples,
+    other_rows,
+    with_rows_found,
+)
 from lance_spark.merge.unshared import Unshared
 from lance_spark.scan import fragment_reads as scanning
 from lance_spark.scan.fragment_reads import deleted_offsets
 from lance_spark.storage import files, refs, versions
 from lance_spark.storage.commits import attempts, check_unprotected, check_written, overtaken, unchanged
-from lance_spark.storage.datasets import check_may_commit, pin_latest
+from lance_spark.storage.datasets import check_may_commit, pin_latest, pin_version
 from lance_spark.storage.followers import check_mergeable, check_writable
 from lance_spark.storage.mem_wal import check_nothing_waits
 from lance_spark.storage.resolving import check_branch
+
+# --- What is asked of a replay: which versions, which rows are the same, and whose value wins
+
+
+@dataclass(frozen=True)
+class Request:
+    """Apply to ``ours`` what ``theirs`` changed since the base. Each side sees the base in its own chain."""
+
+    location: DatasetLocation
+    ours: PinnedVersion
+    theirs: PinnedVersion
+    base_ours: PinnedVersion
+    base_theirs: PinnedVersion
+    trace: format_versions.Trace
+    message: str | None = None
+    reference: InPlacePolicy = field(default_factory=InPlacePolicy)
+    """Which data files stay where they are."""
+    our_path: tuple[VersionSpan, ...] | None = None
+    """The versions of ours that the base does not have; None to find them by the base's branch."""
+    their_path: tuple[VersionSpan, ...] | None = None
+    numbering: PinnedVersion | None = None
+    """A version of theirs with the rows of the base, if the base itself numbers rows differently."""
+    our_numbering: PinnedVersion | None = None
+    """The version of ours that took the base in, if ours did not begin with it."""
+    certain_ids: bool = False
+    """Whether these two tell each version from which a side may have other field ids."""
+    gains: tuple[PinnedVersion, ...] = ()
+    """What theirs holds of other branches and ours lacks."""
+    remote: DatasetLocation | None = None
+    """Where theirs is, if that is another dataset."""
+    with_indexes: bool = True
+    """Whether to copy indexes of theirs that are valid in ours."""
+    reader: versions.VersionCache = field(default_factory=versions.VersionCache)
+    """What this attempt has already read of the two sides."""
+    shares: bool = False
+    """Whether ours has versions that theirs has and the base lacks."""
+    alone: bool = False
+    """Whether the commit must follow ours directly, so that nothing is combined with what another process commits."""
+    one_version: bool = False
+    """Whether nothing may be committed to ours before the replay itself."""
+    engine: Engine | None = None
+    """Where rows are compared by their values; None to refuse instead."""
+    by_cells: bool = False
+    """Whether rows that both sides changed combine where they changed different columns."""
+    settles_cells: bool = False
+    """Whether a preference settles single cells, and not whole rows."""
+    on: tuple[str, ...] = ()
+    """Columns by which such rows are matched if they have no stable ids; by default those of the table's key."""
+    prefer: Prefer = field(default_factory=Prefer)
+    """Whose value is taken where both sides changed the same row or cell."""
+    resolve: Resolve | None = None
+    """A function of the caller that decides about the rows that this leaves open."""
+    again: Again | None = None
+    """The verb as it is typed with another preference, for hints."""
+    row_numbering: PinnedVersion | None = None
+    """A version with rows of the base under their stable ids in ours; None if there is none."""
+    fork: PinnedVersion | None = None
+    """The version that both chains were forked from: rows have the ids of that version in both."""
+    their_fork: PinnedVersion | None = None
+    """The same of theirs and its base, if that is another dataset's."""
+    keeps_ids: bool = True
+    """Whether rows that ours has keep their stable ids in new fragments."""
+    unshared: Unshared | None = None
+    """Tells whether what ours got since the base certainly never left the dataset; None if it may have."""
+    earlier_path: tuple[VersionSpan, ...] | None = ()
+    """Versions of theirs before the base that ours does not have: they may have compacted what ours still has. None if
+    unknown."""
+
+    @property
+    def their_location(self) -> DatasetLocation:
+        return self.remote or self.location
+
+
+def open_root(request: Request, uri: str) -> DatasetLocation:
+    """A root with the storage options of the side in the same store."""
+    there = request.their_location
+    location = DatasetLocation(uri, there.options)
+    return location if location.store == there.store else DatasetLocation(uri, request.location.options)
+
+
+def stamped(location: DatasetLocation, pin: PinnedVersion) -> PinnedVersion:
+    return pin if pin.stamp is not None else pin_version(location, pin.branch, pin.version)
+
+
+# --- The verb as it is typed again, for hints
+
+
+def merge_again(source: str | None, into: str | None, prefer: str, on: Sequence[str]) -> hints.Hint:
+    return hints.merge(source or MAIN, into, prefer, on)
+
+
+def pick_again(pin: PinnedVersion, into: str | None, action: str, prefer: str, on: Sequence[str]) -> hints.Hint:
+    """A cherry-pick or a revert as it is typed again."""
+    if action == format_versions.CHERRY_PICK:
+        return hints.cherry_pick(pin.branch or MAIN, pin.version, into, prefer, on)
+    return hints.revert(pin.version, pin.branch, prefer, on)
+
+
+# --- A merge
 
 
 def merge(
@@ -316,12 +429,12 @@ def _planned(request: Request, sides: change_rules.Sides, matching: Matching) ->
         emptied = emptied or _empties(sides.ours, change.followed.deletions)
         emptied = emptied or any(len(back.get(each.ours.id, ())) == each.ours.physical_rows for each in change.replaced)
         change_rules.check_key(sides, change)
-        rest = result_rules.without_nulls(change, nulls)
+        rest = conflict_rules.without_nulls(change, nulls)
         hint = partial(in_steps, sides.theirs.pin, sides.their_steps)
         merges_columns = change_rules.operation_for(rest, sides.ours, emptied, hint) == "Merge"
         if merges_columns:
             change_rules.check_names(sides, rest)
-            result_rules.check_taken(sides, rest)
+            conflict_rules.check_taken(sides, rest)
         Assembly.of(sides, change, placed, {}).check_row_ids(rest, sides.their_steps)
     plan = ReplayPlan(
         sides=sides,

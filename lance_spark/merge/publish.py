@@ -23,6 +23,7 @@ from lance_spark.format.versions import ACTION, NULLS_OF, PUBLISH, PUBLISH_ID, T
 from lance_spark.merge.ancestry import Graph
 from lance_spark.merge.merge import (
     PreparedReplay,
+    Request,
     check_plan,
     commit_prepared,
     merge_requests,
@@ -34,7 +35,6 @@ from lance_spark.merge.merge import (
 )
 from lance_spark.merge.option_rules import MergeOptions, Prefer
 from lance_spark.merge.replay_commits import commit_unchanged
-from lance_spark.merge.request import Request
 from lance_spark.storage import refs
 from lance_spark.storage.commits import attempts, check_nothing_missing, overtaken
 from lance_spark.storage.datasets import pin_latest

@@ -1,6 +1,6 @@
-"""Commits to pylance: planned replays, versions of other datasets, carried indexes and deletion files.
+"""Carries out a plan: copies its files, commits it to pylance, carries indexes; also versions of other datasets.
 
-In: a plan whose files are copied, or a version of another dataset. Out: one version, or nothing.
+In: files with their places, old and new; then a plan, or a version of another dataset. Out: one version, or nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pyroaring import BitMap
 from lance_spark.core.layout import deletion_path
 from lance_spark.core.location import DatasetLocation, is_within
 from lance_spark.core.refs import PinnedVersion
+from lance_spark.engine.local import Engine, Work
 from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotCommittable, NotFound
 from lance_spark.format.blobs import without_rows
 from lance_spark.format.contents import REPLACED, Contents, Fragment, IndexSegment, renumbered_ids
@@ -30,6 +31,7 @@ from lance_spark.format.versions import (
     BRINGS,
     MOVED,
     NULLS_OF,
+    RECEIVE,
     REORDERED,
     REPLACES,
     Copy,
@@ -38,22 +40,29 @@ from lance_spark.format.versions import (
     columns,
     write_computed,
 )
-from lance_spark.merge.assembly_rules import Assembly, ReplayPlan
+from lance_spark.merge.assembly_rules import Assembly, InPlacePolicy, ReplayPlan, place
 from lance_spark.merge.cell_files import numbered
-from lance_spark.merge.cell_rules import computed_by
 from lance_spark.merge.change_rules import (
     ColumnChanges,
     MergeChange,
+    computed_by,
     match_fields,
     operation_for,
     strange_fields,
     trees,
 )
-from lance_spark.merge.placement_rules import InPlacePolicy, place
 from lance_spark.scan.fragment_reads import blob_columns, deleted_offsets
 from lance_spark.storage import copying, small_files, versions
 from lance_spark.storage.brought import recorded
-from lance_spark.storage.commits import authored, base_path, commit_on, fragment_json, fragments_from, open_newest
+from lance_spark.storage.commits import (
+    authored,
+    base_path,
+    check_written,
+    commit_on,
+    fragment_json,
+    fragments_from,
+    open_newest,
+)
 from lance_spark.storage.credentials import options_now
 from lance_spark.storage.datasets import find_latest, open_latest, open_pinned, pin_latest
 from lance_spark.storage.failures import translated
@@ -61,6 +70,58 @@ from lance_spark.storage.failures import translated
 if TYPE_CHECKING:
     import lance
     from lance.schema import LanceSchema
+
+
+# --- Copies of files
+
+LITTLE_COPY = 8 * 1024**2
+"""Below this size, no check before the copy that the commit can succeed, as the commit checks it itself; nor afterwards
+that the copies are still there, as no cleanup deletes files that are seconds old."""
+
+CopyItem = tuple[DatasetLocation, Copy, DatasetLocation]
+"""Where a file is, the file, and the place to copy it to."""
+_COPIED = pa.schema([("bytes", pa.int64())])
+_COPY = "copy"
+_VERBS = {RECEIVE: "push"}
+"""What users call an action, where that differs."""
+
+
+def copy_files(plan: ReplayPlan, place: Callable[[str], DatasetLocation], engine: Engine) -> str | None:
+    """Copy all files of the plan and their blobs; returns where the copy ran, None if there was nothing to copy.
+
+    ``place`` opens a root by its URI. Raises NotFound for a missing file, StorageFailure, and Conflict if a cleanup
+    deleted copies meanwhile.
+    """
+    copies = plan.copies
+    if not copies:
+        return None
+    target = place(plan.ours.root.uri)
+    sources = {copy.source: place(copy.source.uri) for copy in copies}
+    items = [(sources[copy.source], copy, target) for copy in copies]
+    action = plan.trace.action
+    return copy_each(_VERBS.get(action, action), items, engine)
+
+
+def copy_each(operation: str, items: Sequence[CopyItem], engine: Engine) -> str:
+    """Copy files on the engine, for a verb that users know; returns where it ran. Raises like :func:`copy_files`."""
+    work = Work(copies=len(items), copied_bytes=sum(copy.size for _, copy, _ in items))
+    runner = engine.for_work(operation, work)
+    runner.collect(_COPY, runner.flat_map(_COPY, items, copy_one, _COPIED))
+    if work.copied_bytes > LITTLE_COPY:
+        for target in {target for _, _, target in items}:
+            check_written(target, None, [copy.target for _, copy, there in items if there == target])
+    return runner.name
+
+
+def copy_one(item: CopyItem) -> Iterator[pa.RecordBatch]:
+    """Copy one file with its blobs; runs on executors."""
+    source, copy, target = item
+    size = copying.copy_placed(source, copy, target)
+    yield pa.RecordBatch.from_pydict({"bytes": [size]}, schema=_COPIED)
+
+
+# --- Commits
+
 
 Json = dict[str, Any]
 _SAME_ID = "two fragments with id"

@@ -21,9 +21,8 @@ from lance_spark.indexes.index_segments import commit_indexes
 from lance_spark.merge import replay_commits
 from lance_spark.merge.ancestry import Graph, trace_of
 from lance_spark.merge.assembly_rules import ReplayPlan
-from lance_spark.merge.copies import copy_files
-from lance_spark.merge.merge import plan_replay
-from lance_spark.merge.request import Request
+from lance_spark.merge.merge import Request, plan_replay
+from lance_spark.merge.replay_commits import copy_files
 from lance_spark.merge.restore_rules import HARMLESS, given_up, index_change, moved, needs_pylance, with_own_ids
 from lance_spark.storage import commits, datasets, files, versions
 from lance_spark.storage.brought import recorded

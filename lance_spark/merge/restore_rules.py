@@ -13,8 +13,7 @@ from lance_spark.format.versions import (
     columns,
     same_deletion,
 )
-from lance_spark.merge.assembly_rules import ReplayPlan
-from lance_spark.merge.placement_rules import InPlacePolicy, place
+from lance_spark.merge.assembly_rules import InPlacePolicy, ReplayPlan, place
 
 # The base is the newest version and theirs the older one, so everything since then is undone. pylance's own restore
 # does more (settings, the order of fragments), but conflicts with nothing: it silently covers a concurrent commit.

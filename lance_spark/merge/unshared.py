@@ -21,7 +21,7 @@ from lance_spark.errors import NotFound, Refused
 from lance_spark.format.versions import BRINGS, CHERRY_PICK, read_trace
 from lance_spark.merge.ancestry import Graph
 from lance_spark.merge.change_rules import Sides
-from lance_spark.merge.row_search import Locations, have_equal_rows
+from lance_spark.merge.row_conflicts import Locations, have_equal_rows
 from lance_spark.storage import refs
 from lance_spark.storage.brought import Records
 from lance_spark.storage.datasets import pin_latest

@@ -12,7 +12,7 @@ from lance_spark.errors import Conflict, Refused
 from lance_spark.format.contents import IndexRecord
 from lance_spark.format.versions import ADDS_ONLY, MOVED, Copy
 from lance_spark.indexes.index_segments import commit_indexes
-from lance_spark.merge.copies import copy_each
+from lance_spark.merge.replay_commits import copy_each
 from lance_spark.optimize.compaction_rules import FlattenResult, inherited_copies, reads_elsewhere
 from lance_spark.optimize.optimize import index_copies
 from lance_spark.scan.fragment_reads import blob_columns

@@ -33,7 +33,7 @@ from lance_spark.indexes.index_segments import commit_indexes
 from lance_spark.layout.declaring import read_layout
 from lance_spark.layout.facts import layout_bounds
 from lance_spark.layout.layout_rules import IDENTITY, NO_LAYOUT, TableLayout
-from lance_spark.merge.copies import copy_each
+from lance_spark.merge.replay_commits import copy_each
 from lance_spark.optimize import by_layout, compaction_rules, order_rules, rewrites
 from lance_spark.optimize.compaction_rules import (
     OptimizeOptions,

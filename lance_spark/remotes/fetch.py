@@ -42,12 +42,10 @@ from lance_spark.format.versions import (
     read_trace,
 )
 from lance_spark.merge import replay_commits
-from lance_spark.merge.ancestry import Graph
-from lance_spark.merge.copies import copy_each
-from lance_spark.merge.history import brings_between
-from lance_spark.merge.merge import replay
-from lance_spark.merge.placement_rules import InPlacePolicy
-from lance_spark.merge.request import Request
+from lance_spark.merge.ancestry import Graph, brings_between
+from lance_spark.merge.assembly_rules import InPlacePolicy
+from lance_spark.merge.merge import Request, replay
+from lance_spark.merge.replay_commits import copy_each
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.remotes import fetch_rules
 from lance_spark.remotes.protection import Protection

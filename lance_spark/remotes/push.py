@@ -16,9 +16,8 @@ from lance_spark.errors import AlreadyExists, Conflict, NotCommittable, NotFound
 from lance_spark.format.versions import BEGIN, RECEIVE, Trace, read_trace
 from lance_spark.merge import replay_commits
 from lance_spark.merge.ancestry import Graph, nothing_in_common
-from lance_spark.merge.merge import replay
+from lance_spark.merge.merge import Request, replay
 from lance_spark.merge.report import MergeResult
-from lance_spark.merge.request import Request
 from lance_spark.refs.refs import create_branch_at
 from lance_spark.remotes.fetch import (
     FetchOptions,

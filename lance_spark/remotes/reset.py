@@ -27,19 +27,19 @@ from lance_spark.format.row_values import compare_hashed
 from lance_spark.format.versions import MERGE, MOVED, Snapshot, delta
 from lance_spark.merge import change_rules, replay_commits
 from lance_spark.merge.ancestry import Graph, trace_of
-from lance_spark.merge.assembly_rules import ReplayPlan
-from lance_spark.merge.copies import copy_each, copy_files
+from lance_spark.merge.assembly_rules import InPlacePolicy, ReplayPlan, place
 from lance_spark.merge.following_rules import BITMAP
 from lance_spark.merge.merge import (
     PreparedReplay,
+    Request,
     commit_prepared,
+    open_root,
     plan_replay,
     remember,
 )
-from lance_spark.merge.placement_rules import InPlacePolicy, place
+from lance_spark.merge.replay_commits import copy_each, copy_files
 from lance_spark.merge.report import MergeResult, Summary
-from lance_spark.merge.request import Request, open_root
-from lance_spark.merge.row_search import HashRows
+from lance_spark.merge.row_conflicts import HashRows
 from lance_spark.refs.refs import create_branch_at, delete_branch
 from lance_spark.remotes.fetch import FetchOptions, Remote, fetch, followed, node_of, write_down
 from lance_spark.remotes.report import PullResult

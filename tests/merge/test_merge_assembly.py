@@ -8,9 +8,8 @@ from support.merge_values import FIELDS, HERE, THERE, VALUE, data_file, deletion
 from lance_spark.errors import NotCommittable
 from lance_spark.format.operations import Step, Steps
 from lance_spark.format.row_ids import read_row_ids, write_row_ids
-from lance_spark.merge.assembly_rules import Assembly, RowIds, row_ids
+from lance_spark.merge.assembly_rules import Assembly, Placed, RowIds, row_ids
 from lance_spark.merge.change_rules import ColumnChanges, MergeChange, Replacement
-from lance_spark.merge.placement_rules import Placed
 
 pytestmark = pytest.mark.pure
 

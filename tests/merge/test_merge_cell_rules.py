@@ -10,6 +10,7 @@ from lance_spark.format.contents import Field
 from lance_spark.format.operations import Step, Steps
 from lance_spark.format.versions import read_computed, write_computed
 from lance_spark.merge import cell_rules as rules
+from lance_spark.merge.change_rules import Computed
 
 pytestmark = pytest.mark.pure
 
@@ -259,13 +260,13 @@ def renamed(**names):
     ],
 )
 def test_what_a_column_was_computed_from(steps, complete, wanted):
-    computed = rules.Computed.of(Steps("exp", tuple(steps), complete))
+    computed = Computed.of(Steps("exp", tuple(steps), complete))
     assert rules.reads_of(COLUMNS, computed, NAMES, wanted) == wanted
 
 
 def test_what_was_computed_into_a_dropped_column_is_not_recorded():
     steps = [step("Merge", c=("x",), d=None), renamed(x="y", c=None)]
-    assert rules.Computed.of(Steps("exp", tuple(steps))).record == {"d": None}
+    assert Computed.of(Steps("exp", tuple(steps))).record == {"d": None}
 
 
 def test_the_record_of_computed_columns_is_read_again():

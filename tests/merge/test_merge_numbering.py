@@ -11,8 +11,8 @@ from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict
 from lance_spark.format.contents import REPLACED, Field
 from lance_spark.format.operations import Step, Steps
+from lance_spark.merge.assembly_rules import Numbering, matched, number, renumbered, renumbered_steps, since
 from lance_spark.merge.merge import revert
-from lance_spark.merge.numbering_rules import Numbering, matched, number, renumbered, renumbered_steps, since
 from lance_spark.remotes.clone import clone
 from lance_spark.remotes.fetch import Remote
 from lance_spark.remotes.pull import pull

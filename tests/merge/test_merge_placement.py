@@ -7,8 +7,8 @@ from support.merge_values import HERE, THERE, data_file, deletion, fragment, ver
 
 from lance_spark.errors import Refused
 from lance_spark.format.versions import Copy, Root
+from lance_spark.merge.assembly_rules import InPlacePolicy, Placed, place
 from lance_spark.merge.change_rules import Followed, MergeChange, Replacement
-from lance_spark.merge.placement_rules import InPlacePolicy, Placed, place
 
 pytestmark = pytest.mark.pure
 

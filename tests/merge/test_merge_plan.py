@@ -9,9 +9,8 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import NotCommittable
 from lance_spark.format.contents import Field
 from lance_spark.format.versions import MERGE, Copy, Root, Trace
-from lance_spark.merge.assembly_rules import ReplayPlan
+from lance_spark.merge.assembly_rules import Placed, ReplayPlan
 from lance_spark.merge.change_rules import ColumnChanges, MergeChange, Replacement, operation_for
-from lance_spark.merge.placement_rules import Placed
 from lance_spark.merge.report import Summary
 
 pytestmark = pytest.mark.pure

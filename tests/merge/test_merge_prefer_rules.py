@@ -8,10 +8,9 @@ from lance_spark import hints
 from lance_spark.errors import InvalidOption
 from lance_spark.merge.cell_rules import TWIN, CellColumn, CellRule, Cells, Form, clashing, decide_cells, settled_rows
 from lance_spark.merge.change_rules import GONE_OURS, OTHER_ROWS, ContestedRow, MergeConflict
-from lance_spark.merge.conflict_rules import AMBIGUOUS, BOTH_CHANGED, TAKEN_BEFORE, with_contested
+from lance_spark.merge.conflict_rules import AMBIGUOUS, BOTH_CHANGED, SAME_KEY, TAKEN_BEFORE, with_contested
 from lance_spark.merge.hint_rules import hint_for
 from lance_spark.merge.option_rules import OURS, THEIRS, MergeOptions, Prefer
-from lance_spark.merge.result_rules import SAME_KEY
 
 pytestmark = pytest.mark.pure
 

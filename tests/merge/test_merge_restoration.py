@@ -8,9 +8,8 @@ from support.merge_values import ID, contents, data_file, deletion, fragment, si
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.format.contents import IndexRecord
 from lance_spark.format.versions import RESTORE, Root, Trace
-from lance_spark.merge.assembly_rules import ReplayPlan
+from lance_spark.merge.assembly_rules import InPlacePolicy, ReplayPlan, place
 from lance_spark.merge.change_rules import MergeChange
-from lance_spark.merge.placement_rules import InPlacePolicy, place
 from lance_spark.merge.restore_rules import (
     IndexChange,
     given_up,

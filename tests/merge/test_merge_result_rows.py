@@ -10,7 +10,7 @@ from lance_spark import LanceTable
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, Refused
-from lance_spark.merge import replay_commits, result_rows
+from lance_spark.merge import replay_commits, row_conflicts
 from lance_spark.merge.merge import MergeOptions, cherry_pick, merge, revert
 from lance_spark.storage.datasets import locate, pin_latest
 
@@ -234,7 +234,7 @@ def test_nothing_is_read_if_no_column_changed(tmp_path, monkeypatch):
     add(head(uri), k=8, a="z", s={"b": "z"})
     add(head(uri, "exp"), k=9, a="z", s={"b": "z"})
     update(head(uri, "exp"), "k = 1", a="'new'")
-    monkeypatch.setattr(result_rows, "read_rows", None)
+    monkeypatch.setattr(row_conflicts, "read_rows", None)
     assert not reasons(replayed(uri))
 
 

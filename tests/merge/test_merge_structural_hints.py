@@ -10,10 +10,19 @@ from lance_spark import LanceTable
 from lance_spark.errors import Conflict
 from lance_spark.merge import change_rules, hint_rules
 from lance_spark.merge.cell_rules import STALE
+from lance_spark.merge.conflict_rules import (
+    BROKEN,
+    KEY_CHANGED,
+    NO_NULLS,
+    NOT_CHECKED,
+    OPAQUE,
+    SAME_KEY,
+    TAKEN_BEFORE,
+    TWICE,
+    WRITTEN,
+)
 from lance_spark.merge.conflict_rules import CAST as CAST_HERE
-from lance_spark.merge.conflict_rules import KEY_CHANGED, OPAQUE, TAKEN_BEFORE
 from lance_spark.merge.following_rules import COLUMNS_COMPACTED, UNCERTAIN
-from lance_spark.merge.result_rules import BROKEN, NO_NULLS, NOT_CHECKED, SAME_KEY, TWICE, WRITTEN
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "x": pa.array([1, 2, 3], pa.int32())})
 

@@ -22,8 +22,8 @@ from lance_spark.errors import Conflict, PermissionDenied, StorageFailure
 from lance_spark.format.evolution import AlterColumn
 from lance_spark.indexes.index_rules import IndexRequest
 from lance_spark.indexes.indexes import create_index
-from lance_spark.merge import copies
 from lance_spark.merge import merge as merging
+from lance_spark.merge import replay_commits
 from lance_spark.merge.merge import MergeOptions, merge
 from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
@@ -167,7 +167,7 @@ def feature(location, branch):
 def test_a_merge_whose_copies_a_cleanup_deleted_is_a_conflict_and_the_next_one_copies_again(
     location, branch, feature, monkeypatch
 ):
-    for module in (merging, copies):
+    for module in (merging, replay_commits):
         monkeypatch.setattr(module, "LITTLE_COPY", 0)
     rows, engine = read(location, branch), Sweeping(location.uri, times=1)
     with pytest.raises(Conflict, match=r"1 file that this job wrote .* 1 is gone"):
