@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from lance_spark.cli.main import main
+from lance_spark.cli.start import lance_git
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(lance_git())

@@ -23,7 +23,7 @@ from lance_spark.core import show
 from lance_spark.core.progress import WorkProgress
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.show import HEAD, PLUS, Recorded, table_lines
-from lance_spark.core.texts import bar_of, cut_to
+from lance_spark.core.texts import bar_of, cut_to, visible
 from lance_spark.engine.progress_bar import columns_of_stderr
 from lance_spark.errors import LanceSparkError, Refused
 
@@ -89,7 +89,7 @@ def put(text: str, color: bool | None = None) -> None:
     if sys.stdout is None:
         raise Unprintable("The result could not be printed, as stdout is closed. The command itself is done.")
     try:
-        click.echo(text, color=color)
+        click.echo(visible(text, styled=True), color=color)
     except OSError as problem:
         _abandon_stdout()
         if isinstance(problem, BrokenPipeError):
@@ -132,7 +132,7 @@ class Output:
         """Print a note about the result to stderr."""
         BAR.wipe()
         if not self.json:
-            click.echo(text, err=True)
+            click.echo(visible(text, styled=True), err=True)
 
     def error(self, message: str, hint: str | None, exit_code: int, conflicts: Sequence[Recorded] = ()) -> None:
         """Print an error to stderr: a line and a hint, or a JSON object. What clashes is listed below the line."""
@@ -147,11 +147,11 @@ class Output:
             click.echo(json.dumps(told, indent=2), err=True)
             return
         first, *rest = message.splitlines() if conflicts else [message]
-        click.echo(f"{self._on_stderr('error:', 'red')} {' '.join(first.split())}", err=True)
+        click.echo(f"{self._on_stderr('error:', 'red')} {visible(' '.join(first.split()))}", err=True)
         for line in rest:
-            click.echo(line, err=True)
+            click.echo(visible(line), err=True)
         if hint:
-            click.echo(f"{self._on_stderr('hint:', 'yellow')} {hint}", err=True)
+            click.echo(f"{self._on_stderr('hint:', 'yellow')} {visible(hint)}", err=True)
 
     def paint(self, text: str, **style: Any) -> str:
         """The text in a style, if colors are wanted."""
@@ -314,12 +314,12 @@ def confirm(what: str, yes: bool, details: str = "") -> None:
         return
     asks = sys.stdin is not None and sys.stdin.isatty()
     if details and (asks or not BAR.hushed):  # a program that reads JSON gets nothing else
-        click.echo(details, err=True)
+        click.echo(visible(details, styled=True), err=True)
     if not asks:
         raise Refused(
             f"Nothing was done, as nobody could be asked: {what}", hint="Add --yes to do it, or --dry-run to see more."
         )
-    click.echo(what, err=True)
+    click.echo(visible(what), err=True)
     if not _said_yes():
         click.echo("Nothing was changed.", err=True)
         raise click.exceptions.Exit(NOT_DONE)

@@ -16,6 +16,12 @@ from lance_spark.errors import InvalidOption
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _USER = re.compile(r"(?<![\w+.-])([A-Za-z][\w+.-]*)://([^/\s?#]*)@")
 _QUERY = re.compile(r"(?<![\w+.-])([A-Za-z][\w+.-]*://[^\s?#]*)[?#][^\s'\"]*")
+_UNSEEN = (
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
+)
+"""Without the joiners: Persian and many pictures of emoji need them."""
+_STYLED = re.compile(rf"(\x1b\[[0-9;]*m)|{_UNSEEN}")
+_UNSTYLED = re.compile(_UNSEEN)
 _CONTAINERS = frozenset({"az", "abfs", "abfss", "wasb", "wasbs"})
 """In URIs of these schemes, the name before the @ is a container."""
 
@@ -128,6 +134,20 @@ def _without_user(match: re.Match[str]) -> str:
 def one_line(text: str) -> str:
     """The text for one cell or line: masked, and without line breaks and control characters."""
     return masked("".join(letter if letter.isprintable() else " " for letter in text))
+
+
+def visible(text: str, styled: bool = False) -> str:
+    """The text with the characters that nobody sees, or that turn the order of others round, spelled out.
+
+    A value with an escape sequence would move the cursor of a terminal, or clear it. ``styled`` lets colors pass.
+    """
+    if styled:
+        return _STYLED.sub(lambda match: match[1] or _spelled(match[0]), text)
+    return _UNSTYLED.sub(lambda match: _spelled(match[0]), text)
+
+
+def _spelled(character: str) -> str:
+    return f"\\u{ord(character):04x}"
 
 
 # --- Moments from the numbers in clocks and manifests

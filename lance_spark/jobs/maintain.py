@@ -161,7 +161,9 @@ def _policy(arguments: argparse.Namespace) -> MaintenancePolicy:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = command_line("maintain", __doc__)
-    made.add_argument("uri", metavar="ROOT|URI", nargs="?", help="a catalog's directory, or a dataset: a path or a URI")
+    named = "a catalog's directory, or a dataset: a path or a URI"
+    made.add_argument("uri", metavar="ROOT|URI", nargs="?", default=argparse.SUPPRESS, help=named)
+    made.add_argument("--catalog", dest="uri", metavar="ROOT", help="the same, as the other jobs spell it")
     add(made, *CATALOG)
     what = made.add_argument_group("what to do")
     what.add_argument(

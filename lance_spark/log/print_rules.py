@@ -13,7 +13,7 @@ from lance_spark.changes.diff_rules import ADDED, DELETED, Diff, RowExample, pla
 from lance_spark.core import refs as core_refs
 from lance_spark.core import show
 from lance_spark.core.ref_names import is_service_branch, is_service_tag
-from lance_spark.core.texts import counted, few, moment, readable
+from lance_spark.core.texts import counted, few, moment, readable, visible
 from lance_spark.core.words import ASKED_OF_DIFFS, ASKED_OF_HISTORIES, OF_DIFFS, OF_HISTORIES
 from lance_spark.format.operations import LogEntry, Stat, VersionDetail
 from lance_spark.log.graph_rules import ROW, draw, lay_out, legend, svg
@@ -431,5 +431,5 @@ def _fragments(diff: Diff) -> str:
 
 
 def _value(value: Any) -> str:
-    said = "null" if value is None else str(value)
+    said = "null" if value is None else visible(str(value)).replace("\n", "\\n")
     return said if len(said) <= _LONGEST_VALUE else said[: _LONGEST_VALUE - 3] + "..."

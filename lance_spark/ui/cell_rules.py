@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-import re
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from typing import Any
 
-from lance_spark.core.texts import counted, readable
+from lance_spark.core.texts import counted, readable, visible
 
 NULL, TEXT, NUMBER, IMAGE, VECTOR, BYTES, NESTED = "null", "text", "number", "image", "vector", "bytes", "nested"
 
@@ -23,10 +22,6 @@ LONGEST = 20_000
 """Characters that unfolding shows: a page with fifty rows must stay a page."""
 LARGEST_IMAGE = 256 * 1024
 """Bytes of an image that a page has in it."""
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
-)
-"""Without the joiners: Persian and many pictures of emoji need them."""
 _FEW = 8
 """Numbers in a list that is shown as a list; a longer one of floats is a vector."""
 _POINTS = 64
@@ -108,11 +103,6 @@ def equal(one: Any, other: Any) -> bool:
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(map(equal, one, other))
     return type(one) is type(other) and bool(one == other)
-
-
-def visible(text: str) -> str:
-    """The text with the characters that nobody sees, or that turn the order of others round, spelled out."""
-    return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _text(kind: str, value: str) -> Cell:

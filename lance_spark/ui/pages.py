@@ -10,11 +10,10 @@ from urllib.parse import urlencode
 
 from lance_spark.changes.diff_rules import Diff
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.texts import masked
+from lance_spark.core.texts import masked, visible
 from lance_spark.errors import NotInstalled
 from lance_spark.lake.report import LakeDiff
 from lance_spark.ui import looking, page_rules
-from lance_spark.ui.cell_rules import visible
 from lance_spark.ui.page_rules import Problem
 
 HERE = Path(__file__).parent

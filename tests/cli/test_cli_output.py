@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import lance
+import pyarrow as pa
 import pytest
 from support.local_datasets import make_dataset, numbers
 
@@ -30,6 +31,16 @@ def test_a_full_disk_below_the_output_does_not_hide_what_was_done(flights):
     assert "No space left on device" in done.stderr
     assert "Tag 'v1' was put on main@1" in done.stderr
     assert list(lance.dataset(flights).tags.list()) == ["v1"]
+
+
+def test_values_cannot_steer_the_terminal(uri):
+    make_dataset(uri, pa.table({"s": ["plain"]}))
+    lance.write_dataset(pa.table({"s": ["a\x1b[2Jb\u202ec\nd\x9b"]}), uri, mode="append")
+    done = shell(uri, ["diff", "--rows", "main@1..main@2"], stdout=subprocess.PIPE)
+    assert done.stdout.splitlines()[1] == r"+ s: a\u001b[2Jb\u202ec\nd\u009b"
+    done = shell(uri, ["branch", "x\x1b[2J"], stdout=subprocess.PIPE)
+    assert "\x1b" not in done.stderr
+    assert r"\u001b[2J" in done.stderr
 
 
 @pytest.mark.when(day=0)

@@ -32,3 +32,21 @@ def test_it_is_a_module_too(tmp_path, module, name, verb):
     command = [sys.executable, "-m", module, verb, "--help"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.startswith(f"Usage: {name} {verb}")
+
+
+STOPPED = """
+import sys
+class Stop:
+    def find_spec(name, path, target=None):
+        if name == "click":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Stop)
+from lance_spark.cli import start
+sys.exit(start.{0}())
+"""
+
+
+@pytest.mark.parametrize("command", ["lance_git", "lance_catalog"])
+def test_an_interrupt_while_modules_load_is_one_line(command):
+    done = subprocess.run([sys.executable, "-c", STOPPED.format(command)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "error: Interrupted.\n")

@@ -222,6 +222,8 @@ def test_a_report_that_fails_at_the_end_has_a_code_of_its_own_and_the_others_are
 
 def test_a_place_without_tables_is_not_found_and_a_branch_is_no_dataset(job, lake, tmp_path, capsys):
     assert job.main([str(tmp_path / "nowhere"), "--local"]) == 10
+    assert job.main(["--catalog", str(tmp_path / "nowhere"), "--local"]) == 10
+    assert capsys.readouterr().err.count(f"There is nothing in {tmp_path / 'nowhere'}.") == 2
     assert job.main([f"{place(lake, 'c.lance')}/tree/exp/a", "--local"]) == 2
     assert "branch 'exp/a'" in capsys.readouterr().err
 

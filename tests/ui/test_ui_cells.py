@@ -5,7 +5,8 @@ import datetime
 import pytest
 from support.shown_lakes import HOSTILE, png
 
-from lance_spark.ui.cell_rules import LARGEST_IMAGE, LONGEST, cell, equal, image_kind, pairs, visible
+from lance_spark.core.texts import visible
+from lance_spark.ui.cell_rules import LARGEST_IMAGE, LONGEST, cell, equal, image_kind, pairs
 
 pytestmark = pytest.mark.pure
 PICTURE = png((1, 2, 3))
