@@ -195,10 +195,9 @@ def describe(catalog: Catalog, table: FoundTable) -> TableInfo:
 def located(catalog: Catalog, table: FoundTable) -> DatasetLocation:
     """The location of a table that was found.
 
-    Raises CorruptData for a row without a location, Refused for a table whose versions its service keeps.
+    Raises CorruptData for a row without a location.
     """
     if table.told is not None:
-        table.told.check_versions(f"open table '{table.identifier}'")
         return table.told.location
     if table.path is None:
         raise CorruptData(

@@ -45,7 +45,7 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import AlreadyExists, Conflict, CorruptData, InvalidOption, LanceSparkError, NotFound, Refused
 from lance_spark.storage import files
 from lance_spark.storage.commits import check_nothing_missing
-from lance_spark.storage.credentials import options_now
+from lance_spark.storage.credentials import again_if_refused, dataset_at, for_commit, for_pylance
 from lance_spark.storage.failures import OPENING, translated
 
 if TYPE_CHECKING:
@@ -200,14 +200,14 @@ def _create(manifest: DatasetLocation, added: pa.Table | None, doing: str) -> No
                 []
                 if added is None
                 else lance.fragment.write_fragments(
-                    added, manifest.uri, schema=SCHEMA, mode="create", storage_options=options_now(manifest)
+                    added, manifest.uri, schema=SCHEMA, mode="create", **for_pylance(manifest)
                 )
             )
             operation = lance.LanceOperation.Overwrite(SCHEMA, fragments)
             lance.LanceDataset.commit(
                 manifest.uri,
                 operation,
-                storage_options=options_now(manifest),
+                **for_commit(manifest),
                 max_retries=0,
                 commit_message=doing,
             )
@@ -254,7 +254,7 @@ def _overwrite(snapshot: CatalogVersion, table: pa.Table, doing: str) -> None:
                 schema=table.schema,
                 mode="overwrite",
                 data_storage_version=dataset.data_storage_version,
-                storage_options=options_now(snapshot.manifest),
+                **for_pylance(snapshot.manifest),
             )
             operation = lance.LanceOperation.Overwrite(table.schema, added)
         commit(snapshot, operation, added, doing)
@@ -277,7 +277,7 @@ def _written(snapshot: CatalogVersion, table: pa.Table | None) -> list[Any]:
         snapshot.dataset,
         schema=snapshot.schema,
         mode="append",
-        storage_options=options_now(snapshot.manifest),
+        **for_pylance(snapshot.manifest),
     )
     return written
 
@@ -364,7 +364,7 @@ def commit(snapshot: CatalogVersion, operation: Any, added: list[Any], doing: st
                 snapshot.dataset,
                 operation,
                 read_version=snapshot.version,
-                storage_options=options_now(snapshot.manifest),
+                **for_commit(snapshot.manifest),
                 max_retries=0,
                 commit_message=doing,
             )
@@ -418,9 +418,7 @@ def _index(snapshot: CatalogVersion, missing: Sequence[tuple[str, str, str]]) ->
     fragments = [fragment.fragment_id for fragment in dataset.get_fragments()]
     if not fragments:  # pylance can create indexes without rows only one at a time
         for name, column, kind in missing:
-            lance.dataset(dataset.uri, storage_options=options_now(snapshot.manifest)).create_scalar_index(
-                column, kind, name=name, replace=False
-            )
+            dataset_at(snapshot.manifest, dataset.uri).create_scalar_index(column, kind, name=name, replace=False)
     elif missing:
         made = [
             dataset.create_index_uncommitted(column, kind, name=name, fragment_ids=fragments)
@@ -479,11 +477,9 @@ class CatalogVersion:
 
 def newest(manifest: DatasetLocation) -> CatalogVersion | None:
     """The newest version; None if there is no ``__manifest`` yet. Raises NotFound if the bucket does not exist."""
-    import lance
-
     try:
         with translated(manifest, OPENING):
-            dataset = lance.dataset(manifest.uri, storage_options=options_now(manifest), session=_session())
+            dataset = again_if_refused(manifest, lambda: dataset_at(manifest, manifest.uri, session=_session()))
     except NotFound:
         if isinstance(manifest, ManifestAtRef):
             raise _is_gone(manifest) from None
@@ -504,15 +500,13 @@ def newest(manifest: DatasetLocation) -> CatalogVersion | None:
 
 def _before_publish(manifest: ManifestAtPublish, newest: lance.LanceDataset) -> lance.LanceDataset:
     """The version that a reader of complete publishes sees. Raises NotFound if it was cleaned up."""
-    import lance
-
     whole, version = DatasetLocation(manifest.uri, manifest.options), int(newest.version)
     seen = version_seen(whole, manifest.reader, MANIFEST, whole, version)
     if seen == version:
         return newest
     try:
         with translated(manifest, f"reading version {seen} of the catalog"):
-            return lance.dataset(manifest.uri, version=seen, storage_options=options_now(manifest), session=_session())
+            return dataset_at(manifest, manifest.uri, version=seen, session=_session())
     except NotFound:
         raise cleaned_up(manifest) from None
 
@@ -568,10 +562,8 @@ def newest_rows(manifest: DatasetLocation) -> tuple[int, Rows]:
 
 def rows_at(manifest: DatasetLocation, version: int) -> Rows:
     """All rows of a version. Raises NotFound if it was cleaned up."""
-    import lance
-
     with translated(manifest, f"reading version {version} of the catalog"):
-        dataset = lance.dataset(manifest.uri, version=version, storage_options=options_now(manifest))
+        dataset = dataset_at(manifest, manifest.uri, version=version)
     return CatalogVersion(manifest, dataset).rows(RowFilter(everything=True))
 
 
@@ -592,17 +584,13 @@ _MOST = 64
 
 def older_columns(snapshot: CatalogVersion) -> dict[str, int]:
     """Columns of older versions, with the newest version looked at that has each."""
-    import lance
-
     with translated(snapshot.manifest, "listing versions"):
         versions = sorted((int(ref["version"]) for ref in snapshot.dataset.version_refs()), reverse=True)
     step = max(1, len(versions) // _MOST)
     columns: dict[str, int] = {}
     for version in versions[::step]:
         with translated(snapshot.manifest, f"reading version {version}"):
-            older = lance.dataset(
-                snapshot.manifest.uri, version=version, storage_options=options_now(snapshot.manifest)
-            )
+            older = dataset_at(snapshot.manifest, snapshot.manifest.uri, version=version)
         for name in older.schema.names:
             columns.setdefault(name, version)
     return columns

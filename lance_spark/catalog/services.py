@@ -37,10 +37,10 @@ class ServiceTable:
     """Whether the service keeps its versions, and commits go through it."""
 
     def check_versions(self, doing: str) -> None:
-        """Raise Refused if the service keeps the versions: the newest manifest of the directory may be another one."""
+        """Raise Refused if the service keeps the versions: only commits to main go through it."""
         if self.managed:
-            why = "its catalog manages its versions (managed_versioning): its directory does not tell the newest one"
-            raise refusal(errors.Refused, doing, why, hint="Use lance.dataset(namespace_client=..., table_id=[...]).")
+            why = "its catalog manages its versions (managed_versioning), and takes commits to main only"
+            raise refusal(errors.Refused, doing, why, hint="Write to main.")
 
 
 def find(catalog: Catalog, table: Identifier, doing: str) -> ServiceTable:
@@ -49,12 +49,13 @@ def find(catalog: Catalog, table: Identifier, doing: str) -> ServiceTable:
 
 
 def _table(catalog: Catalog, table: Identifier, answer: Any, doing: str) -> ServiceTable:
-    location = _location(catalog, table, answer, doing)
+    managed = answer.managed_versioning is True
+    location = _location(catalog, table, answer, doing, managed)
     properties = {key: value for key, value in (answer.properties or {}).items() if key not in _BOOKS}
-    return ServiceTable(location, properties, answer.managed_versioning is True)
+    return ServiceTable(location, properties, managed)
 
 
-def _location(catalog: Catalog, table: Identifier, answer: Any, doing: str) -> DatasetLocation:
+def _location(catalog: Catalog, table: Identifier, answer: Any, doing: str, managed: bool) -> DatasetLocation:
     """Where a table is. What opens it is not in the location, only who hands it out."""
     service, uri = _service(catalog), answer.location
     if not uri or is_relative(uri):
@@ -63,10 +64,10 @@ def _location(catalog: Catalog, table: Identifier, answer: Any, doing: str) -> D
             hint="The table is damaged in the catalog. Nothing was read or written.",
         )
     vended = answer.storage_options
-    if not vended:
+    if not vended and not managed:
         return elsewhere(catalog, uri)
-    provider = service.provider(table.parts)
-    remember(provider, vended)
+    provider = service.provider(table.parts, managed)
+    remember(provider, vended or {})
     return locate(uri, {**dict(elsewhere(catalog, uri).options), PROVIDER: provider})
 
 

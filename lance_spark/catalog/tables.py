@@ -109,7 +109,6 @@ def declare(plan: TablePlan) -> Declaration:
     if plan.catalog.service is not None:
         change = plan.change
         told = services.declare(plan.catalog, change.identifier, change.properties, change.doing)
-        told.check_versions(change.doing)
         _check_empty(plan.catalog, change, told.location)
         return Declaration(change.identifier, told.location, told.location.uri, uuid.uuid4().hex)
     return _declare_hashed(plan) if plan.change.unique else _declare_by_name(plan)

@@ -12,6 +12,7 @@ from lance_spark.format.manifest import decode_head
 from lance_spark.storage import files
 from lance_spark.storage.datasets import delete_config, update_config
 from lance_spark.storage.followers import check_writable
+from lance_spark.storage.others import check_elsewhere
 from lance_spark.survey.chain_rules import Chain, Survey
 from lance_spark.survey.survey import survey
 
@@ -36,6 +37,7 @@ def enable_auto_cleanup(
     within ``commit_window``), misses the files of a branch that was created through another spelling of the URI, and
     does not know clones.
     """
+    check_elsewhere(location, "let pylance clean it up")
     check_writable(location, branch)
     if interval < 1:
         raise InvalidOption("interval must be 1 or more.", hint="Give a number of versions, e.g. 20.")

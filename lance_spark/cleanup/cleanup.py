@@ -246,7 +246,7 @@ def plan_cleanup(
     Refused, CorruptData, NotFound or StorageFailure for missing or unreadable evidence, and Refused for tags on
     versions that would be removed; see CleanupPolicy.
     """
-    check_ours(location)
+    check_ours(location, "clean it up")
     clock = RunClock(now_ns)
     survey = take_survey(location, policy.clones, policy.clones_from)
     chosen = retention_rules.chosen_chains(survey, policy)

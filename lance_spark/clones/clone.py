@@ -21,6 +21,7 @@ from lance_spark.storage.credentials import options_afresh, options_now
 from lance_spark.storage.datasets import check_may_commit, check_may_put, find_latest, open_latest
 from lance_spark.storage.failures import translated
 from lance_spark.storage.mem_wal import check_nothing_waits
+from lance_spark.storage.others import check_elsewhere
 from lance_spark.survey import clone_records, identity
 
 _WITHOUT = "the clone would be without them"
@@ -42,6 +43,7 @@ def shallow_clone(source: DatasetLocation, pin: PinnedVersion, target: DatasetLo
             f"A shallow clone cannot leave its store: the source is in {source.store}, the target in {target.store}.",
             hint=hints.of("Copy the data: ", hints.deep_clone(target.uri), "; or choose a target in the same bucket."),
         )
+    check_elsewhere(source, "clone it")
     _check_free(target)
     check_nothing_waits(source, pin, _WITHOUT)
     own = identity.new_identity(target)
@@ -79,6 +81,7 @@ def deep_clone(
     pylance copies without reporting progress: ``tell`` receives the amount to copy at the start and at the end. The
     version that registers base paths for blobs, if there is one, has the properties.
     """
+    check_elsewhere(source, "clone it")
     _check_free(target)
     check_nothing_waits(source, pin, _WITHOUT)
     fragments = versions.read_contents(source, pin).fragment_count

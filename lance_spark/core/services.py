@@ -21,6 +21,8 @@ PROVIDER = "token_provider"
 """Storage option that says who hands out the others, and renews them."""
 _SERVICE = "service:"
 """Begins the provider of a table that a service has."""
+_KEEPER = "service-of-versions:"
+"""The same of a table whose versions the service keeps: each commit to main is a question to it."""
 _IMPL = re.compile(r"[A-Za-z][\w.+-]*")
 _SHOWN = ("uri", "endpoint", "root", "region", "catalog_id")
 """Properties that say where a service is; everything else may be a secret."""
@@ -89,9 +91,13 @@ class Service:
         packed = {IMPL: self.impl, PROPERTIES: json.dumps(dict(self.properties))}
         return DatasetLocation.at(self.uri, {**(storage_options or {}), **packed})
 
-    def provider(self, table: Sequence[str]) -> str:
-        """The provider of storage options of one of its tables, as a storage option's value."""
-        return _SERVICE + json.dumps([self.impl, dict(self.properties), list(table)])
+    def provider(self, table: Sequence[str], managed: bool = False) -> str:
+        """The provider of storage options of one of its tables, as a storage option's value.
+
+        ``managed`` is whether the service keeps the versions of the table, too.
+        """
+        begins = _KEEPER if managed else _SERVICE
+        return begins + json.dumps([self.impl, dict(self.properties), list(table)])
 
     def clean(self, text: str) -> str:
         """A text without the values of its properties that may be secrets."""
@@ -137,12 +143,18 @@ def without_service(options: Mapping[str, str]) -> dict[str, str]:
 
 def table_of(provider: str) -> tuple[Service, list[str]] | None:
     """The service and the table of a provider; None for one that people wrote themselves."""
-    if not provider.startswith(_SERVICE):
+    begins = next((each for each in (_SERVICE, _KEEPER) if provider.startswith(each)), None)
+    if begins is None:
         return None
-    found = _decoded(provider[len(_SERVICE) :])
+    found = _decoded(provider[len(begins) :])
     if not isinstance(found, list) or len(found) != 3 or not isinstance(found[1], dict):
         raise _unreadable()
     return Service.of(str(found[0]), found[1]), [str(part) for part in found[2]]
+
+
+def keeps_versions(location: DatasetLocation) -> bool:
+    """Whether a catalog service keeps the versions of a table, and commits go through it."""
+    return any(key == PROVIDER and value.startswith(_KEEPER) for key, value in location.options)
 
 
 def _decoded(text: str) -> object:

@@ -17,6 +17,7 @@ from lance_spark import hints
 from lance_spark.core.lifetimes import read_lifetime
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, PinnedVersion
+from lance_spark.core.services import keeps_versions
 from lance_spark.core.texts import counted
 from lance_spark.errors import (
     Conflict,
@@ -32,11 +33,11 @@ from lance_spark.format.contents import Fragment
 from lance_spark.format.transactions import AUTHOR, MESSAGE
 from lance_spark.format.versions import ACTION, MERGE, PUBLISH, RELOCATE, REORDERED, TAKE_BACK, Root
 from lance_spark.storage import files, refs
-from lance_spark.storage.credentials import for_pylance, options_now
+from lance_spark.storage.credentials import for_commit, for_pylance, options_now
 from lance_spark.storage.datasets import open_latest, pin_version, remember, stamp_of
 from lance_spark.storage.failures import translated
 from lance_spark.storage.mem_wal import check_nothing_waits
-from lance_spark.storage.others import check_ours
+from lance_spark.storage.others import check_commits
 from lance_spark.storage.versions import newest_first, read_transactions
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def check_unprotected(location: DatasetLocation, branch: str | None) -> None:
 
     pylance would commit to the files of a deleted branch, where nobody finds the rows.
     """
-    check_ours(location)
+    check_commits(location)
     metadata = refs.read_metadata(location, branch)
     if metadata is None:
         raise Conflict(
@@ -111,7 +112,7 @@ def check_commit(
 
     A job might run for hours after it was planned, and the protection might be newer.
     """
-    check_ours(location)
+    check_commits(location)
     upkeep = type(operation).__name__ in _UPKEEP or properties.get(REORDERED) == "true"
     if not upkeep and properties.get(ACTION) not in _ALLOWED:
         check_unprotected(location, branch)
@@ -148,11 +149,12 @@ def create_dataset(location: DatasetLocation, schema: pa.Schema, **arguments: An
 
     from lance_spark.format.blobs import without_rows  # imports pyarrow, which commands do not wait for
 
-    check_ours(location)
+    check_commits(location)
     with translated(location, "creating the dataset"):
-        dataset = lance.write_dataset(
-            without_rows(schema), location.uri, mode="create", storage_options=options_now(location), **arguments
-        )
+        place: dict[str, Any] = {"uri": location.uri, "storage_options": options_now(location)}
+        if keeps_versions(location):
+            place = for_pylance(location)
+        dataset = lance.write_dataset(without_rows(schema), mode="create", **place, **arguments)
     return int(dataset.version)
 
 
@@ -253,7 +255,7 @@ def commit_on(
         dataset = lance.LanceDataset.commit(
             newest,
             Transaction(read.version, operation, transaction_properties=said),
-            **for_pylance(location),
+            **for_commit(location),
             max_retries=retries,
         )
     made = remember(location, read.branch, dataset)
@@ -268,7 +270,7 @@ def open_newest(location: DatasetLocation, read: PinnedVersion, alone: bool = Fa
     the commit would go on top of a dataset that was replaced or whose versions were cleaned up since. If the newest
     version is the one that was read, that one look shows all of it. Raises Conflict.
     """
-    check_ours(location)  # asks the store once: between the look and the commit, others would have time to commit
+    check_commits(location)  # asks the store once: between the look and the commit, others would have time to commit
     try:
         newest = open_latest(location, read.branch)
     except NotFound:

@@ -14,9 +14,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lance_spark.core.location import DatasetLocation
-from lance_spark.core.services import EXPIRES, PROVIDER, Service, Vended, check_directory, table_of
+from lance_spark.core.services import EXPIRES, PROVIDER, Service, Vended, check_directory, keeps_versions, table_of
 from lance_spark.core.storage_options import for_table, settled_endpoint
-from lance_spark.errors import InvalidOption, LanceSparkError, NotInstalled, StorageFailure
+from lance_spark.errors import (
+    AlreadyExists,
+    Conflict,
+    InvalidOption,
+    LanceSparkError,
+    NotFound,
+    NotInstalled,
+    Refused,
+    StorageFailure,
+)
 from lance_spark.storage import services, vended
 from lance_spark.storage.failures import refusal_of
 from lance_spark.storage.services import ServiceSilent, ask, patiently, try_to_ask
@@ -31,6 +40,10 @@ METHOD = "storage_options"
 _Provider = TypeVar("_Provider")
 _Answer = TypeVar("_Answer")
 
+_MISSING, _TAKEN = 11, 14
+"""Codes of the specification: there is no such version, and somebody else changed the table."""
+_PAGE = 1000
+"""How many versions a catalog is asked for at a time."""
 _RENEWALS = 2
 """How often one request asks for new ones: a key that was due may be replaced by one that is refused as well."""
 _renewing: dict[str, threading.Lock] = {}
@@ -71,19 +84,35 @@ def options_afresh(location: DatasetLocation) -> tuple[dict[str, str], float | N
 def for_pylance(location: DatasetLocation) -> dict[str, Any]:
     """Arguments for what pylance keeps open for long: it asks for new storage options before they expire."""
     now = options_now(location)
-    if EXPIRES not in now:
+    if EXPIRES not in now and not keeps_versions(location):
         return {"storage_options": now}
     return {"storage_options": now, "namespace_client": _renewer(location), "table_id": ["table"]}
+
+
+def for_commit(location: DatasetLocation) -> dict[str, Any]:
+    """Arguments for a commit of pylance: also whether it goes through the catalog."""
+    return {**for_pylance(location), "namespace_client_managed_versioning": keeps_versions(location)}
 
 
 def dataset_at(location: DatasetLocation, uri: str, **given: Any) -> lance.LanceDataset:
     """Pylance's handle on a dataset below a location, which renews its storage options by itself."""
     import lance
 
-    arguments = for_pylance(location)
+    if keeps_versions(location) and uri != location.uri:
+        raise only_main(location, "open a branch")
+    arguments = for_commit(location)
     if "namespace_client" not in arguments:
-        return lance.dataset(uri, **arguments, **given)
+        return lance.dataset(uri, storage_options=arguments["storage_options"], **given)
     return lance.LanceDataset(uri, **arguments, **given)
+
+
+def only_main(location: DatasetLocation, doing: str) -> Refused:
+    """The error for what pylance's client does past the catalog that keeps the versions of a table."""
+    return Refused(
+        f"Cannot {doing}: the catalog keeps the versions of {location.uri} (managed_versioning), and takes commits to "
+        "main only. Nothing was changed.",
+        hint="Changes of rows, columns, indexes and settings are commits, and so are compactions.",
+    )
 
 
 def again_if_refused(location: DatasetLocation, attempt: Callable[[], _Answer]) -> _Answer:
@@ -211,8 +240,11 @@ def _callable(provider: str) -> Callable[[], Any]:
 
 
 def _renewer(location: DatasetLocation) -> Any:
-    """What pylance asks for new storage options: a catalog of one table, whose answer is what this process has."""
-    from lance_namespace import DescribeTableRequest, DescribeTableResponse, LanceNamespace
+    """What pylance asks for new storage options: a catalog of one table, whose answer is what this process has.
+
+    If the catalog keeps the table's versions, pylance also asks for these, and that a new one becomes the newest.
+    """
+    from lance_namespace import DeclareTableResponse, DescribeTableRequest, DescribeTableResponse, LanceNamespace
 
     class Renewer(LanceNamespace):  # type: ignore[misc]
         """Answers one question."""
@@ -226,4 +258,50 @@ def _renewer(location: DatasetLocation) -> Any:
             except LanceSparkError as problem:
                 raise StorageFailure(f"The credentials could not be renewed: {problem.message}") from None
 
+        def declare_table(self, request: Any) -> DeclareTableResponse:  # noqa: ARG002 - it has been, by its name
+            now = options_now(location)
+            return DeclareTableResponse(location=location.uri, storage_options=now, managed_versioning=True)
+
+        def list_table_versions(self, request: Any) -> Any:
+            return _of_versions(location, "list_table_versions", request)
+
+        def describe_table_version(self, request: Any) -> Any:
+            return _of_versions(location, "describe_table_version", request)
+
+        def create_table_version(self, request: Any) -> Any:
+            return _of_versions(location, "create_table_version", request)
+
     return Renewer()
+
+
+def _of_versions(location: DatasetLocation, operation: str, request: Any) -> Any:
+    """What the catalog of a table answers about its versions; pylance's questions are dictionaries.
+
+    After any error of a new version, pylance reads which manifest has its number before it says whether it committed.
+    """
+    service, table = table_of(vended.provider_of(location) or "") or (None, [])
+    if service is None:
+        raise InvalidOption(f"Nobody keeps the versions of {location.uri}.")
+    given = dict(request if isinstance(request, Mapping) else request.model_dump(exclude_none=True))
+    given = {key: value for key, value in given.items() if value is not None and key not in ("id", "identity")}
+    asked = "".join(word.capitalize() for word in operation.split("_")) + "Request"
+    try:
+        return ask(service, operation, asked, f"commit to, or read, {location.uri}", id=table, **given)
+    except (NotFound, Conflict, AlreadyExists) as told:  # pylance knows the specification's errors
+        from lance_namespace import from_error_code
+
+        raise from_error_code(_MISSING if isinstance(told, NotFound) else _TAKEN, told.message) from None
+
+
+def versions_of_catalog(location: DatasetLocation, above: int = 0) -> list[int]:
+    """The versions of main that the catalog of a table keeps, newest first, down to ``above``."""
+    found: list[int] = []
+    token: str | None = None
+    while True:
+        given = {"descending": True, "limit": _PAGE} | ({"page_token": token} if token else {})
+        answer = _of_versions(location, "list_table_versions", given)
+        page = sorted((int(each.version) for each in answer.versions), reverse=True)
+        found += [version for version in page if version > above]
+        last, token = token, answer.page_token or None
+        if token is None or token == last or (page and page[-1] <= above):
+            return sorted({*found}, reverse=True)

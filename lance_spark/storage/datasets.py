@@ -15,13 +15,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lance_spark import hints
-from lance_spark.core.layout import versions_directory
+from lance_spark.core.layout import read_manifest_name, versions_directory
 from lance_spark.core.location import DatasetLocation, canonical_uri, check_scheme, is_relative, refused_relative
 from lance_spark.core.ref_names import missing_version
 from lance_spark.core.refs import PinnedVersion, VersionInfo
+from lance_spark.core.services import keeps_versions
 from lance_spark.core.storage_options import PREFIX, settled_endpoint
 from lance_spark.errors import Conflict, CorruptData, InvalidOption, NotFound, PermissionDenied, StorageFailure
-from lance_spark.storage.credentials import again_if_refused, dataset_at
+from lance_spark.storage import files
+from lance_spark.storage.credentials import again_if_refused, dataset_at, versions_of_catalog
 from lance_spark.storage.failures import OPENING, translated
 from lance_spark.storage.files import bucket_and_prefix, open_filesystem, reachable
 from lance_spark.storage.vended import provider_of, times_refused
@@ -174,6 +176,7 @@ def _sound(location: DatasetLocation, dataset: lance.LanceDataset) -> lance.Lanc
 
 def list_version_numbers(location: DatasetLocation, branch: str | None) -> list[int]:
     """The version numbers of a branch, ascending; one listing, no manifest is read."""
+    settle(location, branch)
     dataset = open_latest(location, branch)
     with translated(location, "listing versions"):
         return sorted(int(ref["version"]) for ref in dataset.version_refs())
@@ -181,6 +184,7 @@ def list_version_numbers(location: DatasetLocation, branch: str | None) -> list[
 
 def list_versions(location: DatasetLocation, branch: str | None) -> list[VersionInfo]:
     """A branch's history, oldest first. Reads every manifest, like pylance's ``versions``."""
+    settle(location, branch)
     dataset = open_latest(location, branch)
     with translated(location, "reading the version history"):
         versions = dataset.versions()
@@ -188,6 +192,24 @@ def list_versions(location: DatasetLocation, branch: str | None) -> list[Version
         VersionInfo(int(entry["version"]), _utc(entry["timestamp"]), dict(entry["metadata"]))
         for entry in sorted(versions, key=lambda entry: int(entry["version"]))
     ]
+
+
+def settle(location: DatasetLocation, branch: str | None, above: int = 0) -> None:
+    """Let each version of a table whose catalog keeps them have its manifest in the directory, from ``above`` on.
+
+    A catalog may leave the manifest of a commit under the name that its writer gave it. Whoever opens that version
+    puts a copy in its place, so that a listing of the directory shows all of them.
+    """
+    if branch is not None or not keeps_versions(location):
+        return
+    with translated(location, "reading the versions that the catalog keeps"):
+        kept = versions_of_catalog(location, above)
+    found = (read_manifest_name(name) for name in files.list_names(location, versions_directory(None)))
+    there = {name.version for name in found if name is not None and not name.detached}
+    for version in kept:
+        if version not in there:
+            with translated(location, f"opening version {version}"):
+                dataset_at(location, location.uri, version=version)
 
 
 def _utc(moment: datetime) -> datetime:

@@ -203,6 +203,8 @@ NO_CREDENTIALS = "There are no credentials"
 """How the message begins."""
 _NO_CREDENTIALS = re.compile(r"CredentialsNotLoaded|unable to locate credentials", re.I)
 _NO_BUCKET = re.compile(r"NoSuchBucket|bucket does not exist", re.I)
+_OUTCOME_UNKNOWN = re.compile(r"commit result for version \d+ is unknown|may or may not have been applied", re.I)
+"""What pylance says of a commit that nobody answered. It also names a conflict, as if nothing had been committed."""
 _CONFLICT = re.compile(r"conflict|incompatible (?:with concurrent )?transaction|too many concurrent writers", re.I)
 _PATH = re.compile(r"(?<![\w<])(?:[a-z][\w+.-]*:/)?/[^\s,;'\"()]*", re.I)
 _BROKEN_FILE = re.compile(
@@ -266,6 +268,11 @@ def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) 
         return errors.Refused(
             f"Too many rows of long texts were read at once at {where}: a batch can hold 2 GiB of them.",
             hint="Read fewer rows at a time: option batch_size, such as 1000.",
+        )
+    if _OUTCOME_UNKNOWN.search(told):
+        return errors.StorageFailure(
+            f"Whether the commit was made is unknown: {where}: {text}",
+            hint="Look at the newest version before you run it again; no file was deleted.",
         )
     if type(problem).__name__ == "CommitConflictError" or (_CONFLICT.search(told) and not _blames_user(told)):
         return errors.Conflict(

@@ -11,7 +11,7 @@ from lance_spark.errors import (
 )
 from lance_spark.storage import refs
 from lance_spark.storage.commits import check_unprotected
-from lance_spark.storage.others import check_ours
+from lance_spark.storage.others import check_commits
 from lance_spark.storage.resolving import check_branch
 
 ORIGIN = "origin"
@@ -45,7 +45,7 @@ def check_writable(location: DatasetLocation, branch: str | None) -> None:
 
 def check_mergeable(location: DatasetLocation, branch: str | None) -> None:
     """Like check_writable, for branch merges and upkeep that keeps all rows: a protected branch accepts those."""
-    check_ours(location)
+    check_commits(location)
     ref = None if branch is None else refs.read_branch(location, branch)
     if ref is None:
         check_branch(location, branch)

@@ -9,20 +9,38 @@ from functools import lru_cache
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_names import LAKE_TABLE
+from lance_spark.core.services import keeps_versions
 from lance_spark.errors import NotFound, PermissionDenied, Refused
 from lance_spark.format.others import USE_THEIRS, directories_above, why_of_others
 from lance_spark.storage import files
+from lance_spark.storage.credentials import only_main
 from lance_spark.storage.datasets import open_latest
 from lance_spark.storage.failures import translated
 
 
-def check_ours(location: DatasetLocation) -> None:
+def check_ours(location: DatasetLocation, doing: str) -> None:
+    """Raise Refused for a change that is no commit, if the table is another writer's or its catalog keeps its versions.
+
+    ``doing`` completes "Cannot ...".
+    """
+    check_elsewhere(location, doing)
+    check_commits(location)
+
+
+def check_elsewhere(location: DatasetLocation, doing: str) -> None:
+    """Raise Refused for a table whose catalog keeps its versions: not all of them are in its directory."""
+    if keeps_versions(location):
+        raise only_main(location, doing)
+
+
+def check_commits(location: DatasetLocation) -> None:
     """Raise Refused for a table of a catalog that belongs to another writer: at once below its root, or registered.
 
+    A catalog that keeps the table's versions is asked with each commit, so it may be one of them.
     Each process looks once at each directory above, all at the same time. One that may not be listed is taken for no
     catalog.
     """
-    if location.uri.endswith(f"/{LAKE_TABLE}"):
+    if location.uri.endswith(f"/{LAKE_TABLE}") or keeps_versions(location):
         return
     directory, slash, name = location.uri.rpartition("/")
     for root, why in _of_others(DatasetLocation(directory, location.options)) if slash and directory else ():

@@ -151,7 +151,7 @@ def _read_ref(location: DatasetLocation, path: str) -> bytes | None:
 
 def create_branch(location: DatasetLocation, name: str, source: core_refs.PinnedVersion) -> None:
     """Create a branch at a version: its first manifest, then its ref file."""
-    check_ours(location)
+    check_ours(location, f"create branch '{name}'")
     dataset = open_for_refs(location)
     with translated(location, f"creating branch '{name}'"):
         dataset.create_branch(name, source.reference, storage_options=options_now(location) or None)
@@ -211,7 +211,7 @@ class TagWriter:
 
     @cached_property
     def _dataset(self) -> lance.LanceDataset:
-        check_ours(self.location)
+        check_ours(self.location, "change tags")
         return open_for_refs(self.location)
 
     def _of(self, name: str) -> lance.LanceDataset:
@@ -273,14 +273,14 @@ def read_metadata(location: DatasetLocation, branch: str | None) -> dict[str, st
 
 
 def replace_tag_metadata(location: DatasetLocation, tag: str, metadata: Mapping[str, str]) -> None:
-    check_ours(location)
+    check_ours(location, f"change the metadata of tag '{tag}'")
     dataset = open_for_refs(location)
     with translated(location, f"changing the metadata of tag '{tag}'"):
         dataset.tags.replace_metadata(tag, dict(metadata))
 
 
 def replace_metadata(location: DatasetLocation, branch: str, metadata: Mapping[str, str]) -> None:
-    check_ours(location)
+    check_ours(location, f"change the metadata of branch '{branch}'")
     dataset = open_for_refs(location)
     with translated(location, f"changing the metadata of branch '{branch}'"):
         dataset.branches.replace_metadata(branch, dict(metadata))
@@ -337,7 +337,7 @@ def drop_files(location: DatasetLocation, name: str) -> None:
 
 def drop_ref(location: DatasetLocation, name: str, check: Callable[[], None] | None = None) -> None:
     """Remove a branch's ref file and nothing else; ``check`` as for :func:`drop_branch`."""
-    check_ours(location)
+    check_ours(location, f"delete branch '{name}'")
     path = ref_file(BRANCHES, name)
     content = _read_ref(location, path)
     if content is None:

@@ -257,8 +257,16 @@ _ACTIONS = {
     "deregister_table": "deregister",
     "drop_table": "drop",
     "rename_table": "rename",
+    "create_table_version": "version/create",
+    "describe_table_version": "version/describe",
 }
-_LISTS = {"list_namespaces": "list", "list_tables": "table/list"}
+_LISTS = {
+    "list_namespaces": ("GET", "namespace", "list"),
+    "list_tables": ("GET", "namespace", "table/list"),
+    "list_table_versions": ("POST", "table", "version/list"),
+}
+_ASKED = ("page_token", "limit", "include_declared", "descending")
+"""What a list is asked for in its address."""
 _STATUS = {400: 13, 401: 16, 403: 15, 404: 4, 405: 0, 406: 0, 408: 17, 409: 14, 501: 0, 502: 17, 504: 17}
 """Codes for answers without one."""
 
@@ -311,16 +319,17 @@ class _Rest:
         where = quote(self._delimiter.join(parts) or self._delimiter, safe="")
         query = {"delimiter": self._delimiter}
         if operation in _LISTS:
-            body, method = None, "GET"
-            path = f"namespace/{where}/{_LISTS[operation]}"
-            for name in ("page_token", "limit", "include_declared"):
+            body = None
+            method, what, action = _LISTS[operation]
+            path = f"{what}/{where}/{action}"
+            for name in _ASKED:
                 value = getattr(request, name, None)
                 if value is not None:
                     query[name] = str(value).lower() if isinstance(value, bool) else str(value)
         else:
             body, method = request.model_dump(exclude_none=True, by_alias=True), "POST"
             body.pop("context", None)
-            path = f"{operation.rpartition('_')[2]}/{where}/{_ACTIONS[operation]}"
+            path = f"{'namespace' if operation.endswith('namespace') else 'table'}/{where}/{_ACTIONS[operation]}"
         answer = self._send(method, f"{self._uri}/v1/{path}?{urlencode(query)}", body)
         name = "".join(word.capitalize() for word in operation.split("_")) + "Response"
         response = getattr(lance_namespace, name)

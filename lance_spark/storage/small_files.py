@@ -8,11 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
+from lance_spark.core.layout import BROUGHT
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import CorruptData, InvalidOption, NotFound
 from lance_spark.storage import files
 from lance_spark.storage.datasets import locate
-from lance_spark.storage.others import check_ours
+from lance_spark.storage.others import check_commits, check_ours
 
 
 def write_file(directory: DatasetLocation, name: str, content: bytes) -> None:
@@ -36,7 +37,10 @@ def write_file(directory: DatasetLocation, name: str, content: bytes) -> None:
 
 def write_below(location: DatasetLocation, path: str, content: bytes) -> None:
     """Like :func:`write_file`, for a path below the root of a dataset. Raises Refused for one of another writer."""
-    check_ours(location)
+    if path.startswith(f"{BROUGHT}/"):  # what a commit that has begun needs
+        check_commits(location)
+    else:
+        check_ours(location, f"write {path}")
     directory, _, name = path.rpartition("/")
     write_file(DatasetLocation(f"{location.uri}/{directory}", location.options), name, content)
 

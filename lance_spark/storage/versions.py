@@ -12,13 +12,14 @@ from lance_spark.core import layout
 from lance_spark.core.location import DatasetLocation, canonical_uri
 from lance_spark.core.ref_names import missing_version
 from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.services import keeps_versions
 from lance_spark.errors import CorruptData
 from lance_spark.format.contents import Contents, decode_contents
 from lance_spark.format.manifest import decode_head
 from lance_spark.format.transactions import Transaction, decode_transaction, inline_transaction
 from lance_spark.format.versions import Root, Snapshot
 from lance_spark.storage import files
-from lance_spark.storage.datasets import open_latest
+from lance_spark.storage.datasets import open_latest, settle
 
 
 def version_paths(location: DatasetLocation, branch: str | None) -> dict[int, str]:
@@ -36,6 +37,7 @@ def version_paths(location: DatasetLocation, branch: str | None) -> dict[int, st
 
 
 def _listed_versions(location: DatasetLocation, branch: str | None) -> dict[int, str]:
+    settle(location, branch)
     directory = layout.versions_directory(branch)
     names = files.list_names(location, directory)
     return dict(sorted(_versions(f"{directory}/{name}" for name in names)))
@@ -48,6 +50,7 @@ def version_numbers(location: DatasetLocation, branch: str | None) -> list[int]:
 
 def has_version(location: DatasetLocation, pin: PinnedVersion) -> bool:
     """Whether a version exists. No listing: one request in all but the oldest datasets."""
+    settle(location, pin.branch, pin.version - 1)
     return any(files.exists(location, path) for path in layout.manifest_paths(pin.branch, pin.version))
 
 
@@ -62,6 +65,7 @@ def newest_first(
     if location.uri.startswith("s3://"):
         from lance_spark.storage.listing import list_paths  # imports pyarrow, which commands do not wait for
 
+        settle(location, branch, above or 0)
         directory = layout.versions_directory(branch)
         after = (
             f"{directory}/" if newest is None else layout.manifest_paths(branch, newest)[0].removesuffix(".manifest")
@@ -93,6 +97,7 @@ def newest_manifest(location: DatasetLocation) -> tuple[int, int] | None:
     from lance_spark.storage.listing import list_sizes  # imports pyarrow, which commands do not wait for
 
     newest: tuple[int, int] | None = None
+    settle(location, None)
     for path, size in list_sizes(location, layout.KeyRange.below(layout.VERSIONS)):
         name = layout.read_manifest_name(path.rpartition("/")[2])
         if name is None or name.detached:
@@ -111,8 +116,13 @@ _AT_ONCE = 16
 
 def find_manifest(location: DatasetLocation, pin: PinnedVersion) -> bytes | None:
     """A version's manifest file; None if there is none. One request in all but the oldest datasets."""
-    contents = (files.read(location, path) for path in layout.manifest_paths(pin.branch, pin.version))
-    return next((content for content in contents if content is not None), None)
+    for _ in range(2 if keeps_versions(location) else 1):
+        contents = (files.read(location, path) for path in layout.manifest_paths(pin.branch, pin.version))
+        content = next((content for content in contents if content is not None), None)
+        if content is not None:
+            return content
+        settle(location, pin.branch, pin.version - 1)
+    return None
 
 
 def read_manifest(location: DatasetLocation, pin: PinnedVersion) -> bytes:

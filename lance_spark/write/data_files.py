@@ -65,7 +65,7 @@ from lance_spark.storage.commits import (
     own_properties,
     seen_whole,
 )
-from lance_spark.storage.credentials import for_pylance
+from lance_spark.storage.credentials import for_commit, for_pylance
 from lance_spark.storage.datasets import base_of_commit, open_latest, open_pinned, pin_latest
 from lance_spark.storage.failures import translated
 from lance_spark.storage.followers import check_writable
@@ -517,7 +517,7 @@ def commit_checked(job: WriteJob, fragments: Sequence[str]) -> int:
             dataset = lance.LanceDataset.commit(
                 plan.location.branch_uri(branch) if job.start is None else base_of_commit(plan.location, branch),
                 Transaction(read, operation, transaction_properties=said),
-                **for_pylance(plan.location),
+                **for_commit(plan.location),
                 enable_stable_row_ids=plan.options.enable_stable_row_ids,
                 **arguments,
             )

@@ -1,0 +1,183 @@
+"""A catalog that keeps the versions of its tables: each commit of ours goes through it, and no other change is made."""
+
+import threading
+from datetime import timedelta
+
+import lance
+import lance_namespace
+import pyarrow as pa
+import pytest
+from support.managed_versions import managed_versions
+from support.rest_catalogs import KEY, served
+
+from lance_spark import CleanupPolicy, LanceCatalog, LanceTable, register, unregister
+from lance_spark.errors import Conflict, NotFound, Refused, StorageFailure
+from lance_spark.storage import services
+from lance_spark.storage.commits import commit_on
+
+pytestmark = pytest.mark.when(spark="newest")
+ROWS = pa.table({"id": [1, 2, 3]})
+MOVES = pytest.mark.parametrize("moves", [pytest.param(True, marks=pytest.mark.when(day=0)), False])
+"""Whether the catalog puts manifests in their place; if not, a listing of the directory shows few of them."""
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(services, "SHORT", 0.0)
+
+
+@pytest.fixture
+def kept(tmp_path, moves):
+    with managed_versions(tmp_path / "lake", moves) as (catalog, properties):
+        catalog.properties = properties
+        catalog.lake = LanceCatalog.connect("rest", properties)
+        catalog.client = lance_namespace.connect("rest", properties)
+        yield catalog
+
+
+def ids(kept, name="t"):
+    """As pylance's client reads them."""
+    dataset = lance.dataset(namespace_client=kept.client, table_id=[name])
+    return sorted(dataset.to_table(columns=["id"])["id"].to_pylist())
+
+
+def changed(spark, source):
+    """What the statements of the test do, in order; each is one commit or more."""
+    for statement in (
+        "INSERT INTO kept.t SELECT id + 3 FROM kept.t",
+        "UPDATE kept.t SET id = id + 10 WHERE id = 2",
+        "DELETE FROM kept.t WHERE id = 1",
+        f"MERGE INTO kept.t USING {source} s ON t.id = s.id WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *",
+        "ALTER TABLE kept.t ADD COLUMN twice BIGINT",
+        "UPDATE kept.t SET twice = id * 2",
+        "CALL kept.optimize(table => 't')",
+    ):
+        spark.sql(statement)
+
+
+@MOVES
+@pytest.mark.spark
+def test_each_write_asks_the_catalog_for_its_version(spark, kept):
+    register(spark, catalog="kept", impl="rest", properties=kept.properties)
+    kept.lake.write_table(ROWS, "t")
+    spark.createDataFrame([(3,), (7,)], "id BIGINT").createOrReplaceTempView("changes")
+    try:
+        changed(spark, "changes")
+        table = LanceTable(spark, kept.lake.table("t").location)
+        table.indexes.create("id", "BTREE")
+        assert ids(kept) == [4, 5, 6, 7, 12]
+        assert sorted(spark.table("kept.t").collect()) == [(each, each * 2) for each in ids(kept)]
+        assert [row[0] for row in spark.sql("SELECT count(*) FROM kept.t VERSION AS OF 2").collect()] == [6]
+        spark.range(2).write.mode("overwrite").saveAsTable("kept.t")
+        spark.range(3).write.saveAsTable("kept.u")
+    finally:
+        unregister(spark)
+    assert (ids(kept), ids(kept, "u")) == ([0, 1], [0, 1, 2])
+    made = len(kept.versions["t"]) + len(kept.versions["u"])
+    assert kept.asked["table/version/create"] - kept.refused == made > 9
+
+
+@MOVES
+def test_all_versions_are_there_although_the_directory_shows_few(kept):
+    kept.lake.write_table(ROWS, "t")
+    for _ in range(4):
+        lance.write_dataset(ROWS, namespace_client=kept.client, table_id=["t"], mode="append")
+    assert [kept.lake.table("t", version=each).count_rows() for each in (1, 2, 3, 5)] == [3, 6, 9, 15]
+    assert [entry.version for entry in kept.lake.table("t").log()] == [5, 4, 3, 2, 1]
+    with pytest.raises(NotFound, match="6"):
+        kept.lake.table("t", version=6)
+    kept.lake.table("t").restore(2)
+    assert ids(kept) == [1, 1, 2, 2, 3, 3]
+
+
+@MOVES
+def test_writers_that_race_lose_no_row(kept):
+    kept.lake.write_table(ROWS.slice(0, 0), "t")
+
+    def write(number):
+        for count in range(5):
+            kept.lake.write_table(pa.table({"id": [number * 10 + count]}), "t", "append")
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert ids(kept) == [number * 10 + count for number in range(4) for count in range(5)]
+    assert sorted(kept.versions["t"]) == list(range(1, 22))
+
+
+@MOVES
+def test_what_others_commit_in_between_is_kept_or_ends_the_write(kept):
+    kept.lake.write_table(ROWS, "t")
+
+    def theirs():
+        lance.write_dataset(ROWS, namespace_client=kept.client, table_id=["t"], mode="append")
+
+    kept.meanwhile = theirs
+    kept.lake.write_table(pa.table({"id": [9]}), "t", "append")
+    assert ids(kept) == [1, 1, 2, 2, 3, 3, 9]
+    start = kept.lake.table("t")._pin()
+    theirs()
+    replaced = lance.LanceOperation.Overwrite(ROWS.schema, [])
+    with pytest.raises(Conflict):
+        commit_on(kept.lake.table("t").location, start, replaced)
+    assert len(ids(kept)) == 10
+
+
+@MOVES
+def test_an_answer_that_is_lost_makes_no_row_twice_and_loses_none(kept):
+    kept.lake.write_table(ROWS, "t")
+    kept.lost = ["after"]
+    kept.lake.write_table(pa.table({"id": [4]}), "t", "append")
+    assert ids(kept) == [1, 2, 3, 4]
+    files = set((kept.directory / "t" / "data").iterdir())
+    kept.lost = ["before"]
+    with pytest.raises(StorageFailure, match="unknown"):
+        kept.lake.write_table(pa.table({"id": [5]}), "t", "append")
+    assert ids(kept) == [1, 2, 3, 4]
+    assert files < set((kept.directory / "t" / "data").iterdir())  # it may have been committed: they stay
+    kept.lake.write_table(pa.table({"id": [5]}), "t", "append")
+    assert ids(kept) == [1, 2, 3, 4, 5]
+
+
+@MOVES
+def test_what_is_no_commit_to_main_is_refused_by_its_name(kept, tmp_path):
+    lake = kept.lake
+    lake.write_table(ROWS, "t")
+    table = lake.table("t")
+    policy = CleanupPolicy(older_than=timedelta(0))
+    for call, named in (
+        (lambda: table.branches.create("exp"), "create branch 'exp'"),
+        (lambda: lake.write_table(ROWS, "t", "append", branch="exp", create_branch=True), "create branch 'exp'"),
+        (lambda: table.tags.create("v1"), "change tags"),
+        (lambda: table.branches.alter("main", protected=True), "write _refs"),
+        (lambda: table.cleanup(policy, run_on="local"), "clean it up"),
+        (lambda: table.enable_auto_cleanup(5), "let pylance clean it up"),
+        (lambda: table.clone(str(tmp_path / "clone")), "clone it"),
+        (lambda: table.clone(str(tmp_path / "clone"), deep=True), "clone it"),
+        (lambda: table.frozen.create("set"), "write"),
+    ):
+        with pytest.raises(Refused, match=f"(?s)Cannot {named}.*managed_versioning"):
+            call()
+    assert not (kept.directory / "t" / "_refs").exists()
+    assert not (kept.directory / "t" / "tree").exists()
+    assert list(kept.versions["t"]) == [1]
+    assert KEY not in repr(table.location)
+
+
+@pytest.mark.when(day=0)
+def test_the_catalog_of_pylance_that_keeps_versions(tmp_path):
+    with served(str(tmp_path), table_version_tracking_enabled="true") as properties:
+        lake, client = LanceCatalog.connect("rest", properties), lance_namespace.connect("rest", properties)
+        lake.create_namespace("a")
+        lake.write_table(ROWS, "a.t")
+        lake.write_table(ROWS, "a.t", "append")
+        lance.write_dataset(ROWS, namespace_client=client, table_id=["a", "u"], mode="create")
+        lake.write_table(ROWS, "a.u", "append")
+        for name in ("t", "u"):
+            assert lance.dataset(namespace_client=client, table_id=["a", name]).count_rows() == 6
+            asked = lance_namespace.ListTableVersionsRequest(id=["a", name])
+            assert sorted(each.version for each in client.list_table_versions(asked).versions) == [1, 2]
+        with pytest.raises(Refused, match="create branch 'exp'"):
+            lake.table("a.t").branches.create("exp")
