@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from lance_spark import errors
-from lance_spark.catalog import lake
+from lance_spark.catalog import lake, services
 from lance_spark.catalog.directories import list_root
 from lance_spark.catalog.journal import AUDITS, read_audit
 from lance_spark.catalog.lake_rules import BRANCH, TAG, name_of
@@ -57,13 +57,16 @@ class Leftover:
 
 
 def find_leftovers(catalog: Catalog, now: datetime, age: timedelta = DEFAULT_AGE) -> list[Leftover]:
-    """All of them, sorted; none without ``__manifest``. Changes nothing.
+    """All of them, sorted; none without ``__manifest``, but for the journal of a service's catalog. Changes nothing.
 
     Raises CorruptData for a ref of the lake that cannot be read: what belongs to it must not look left over.
     """
+    oldest = int((now - age).timestamp() * 1e6)
+    if catalog.service is not None:
+        journal = [*_audits(catalog, (), oldest), *_passing(catalog, _OF_PUBLISHES, oldest)]
+        return sorted(journal)
     if not catalog.reads_manifest or not files.list_names(catalog.manifest, "_versions"):
         return []
-    oldest = int((now - age).timestamp() * 1e6)
     found = list(_in_manifest(catalog, oldest))
     known = _known_ids(catalog)
     found += _audits(catalog, known, oldest)
@@ -75,9 +78,10 @@ def find_leftovers(catalog: Catalog, now: datetime, age: timedelta = DEFAULT_AGE
 
 def remove_leftover(catalog: Catalog, leftover: Leftover) -> bool:
     """Remove one, unless it has a ref by now, or is not surely left over."""
-    location = catalog.manifest if leftover.directory == MANIFEST else catalog.at(leftover.directory)
     if not leftover.sure:
         return False
+    in_journal = leftover.directory == _journal(catalog)
+    location = catalog.journal if in_journal else catalog.at(leftover.directory)
     if not leftover.branch:
         files.delete(location, [leftover.path])
         return True
@@ -103,33 +107,47 @@ def _in_manifest(catalog: Catalog, oldest: int) -> Iterator[Leftover]:
             sure = _is_unfinished(catalog, branch, found.paths)
             yield Leftover(MANIFEST, f"tree/{branch}", branch, len(found.paths), found.bytes, sure)
     for directory in (_OF_REFS, _OF_PUBLISHES):
-        yield from _passing(catalog.manifest, directory, oldest)
+        yield from _passing(catalog, directory, oldest)
 
 
-def _passing(location: DatasetLocation, directory: str, oldest: int) -> Iterator[Leftover]:
-    for path, size, moment in _listed(location, directory):
+def _journal(catalog: Catalog) -> str:
+    """What the directory with the journal is called in a leftover."""
+    return MANIFEST if catalog.service is None else catalog.journal.uri
+
+
+def _passing(catalog: Catalog, directory: str, oldest: int) -> Iterator[Leftover]:
+    for path, size, moment in _listed(catalog.journal, directory):
         if is_passing(path) and moment <= oldest:
-            yield Leftover(MANIFEST, path, bytes=size)
+            yield Leftover(_journal(catalog), path, bytes=size)
 
 
 def _audits(catalog: Catalog, known: Collection[str], oldest: int) -> Iterator[Leftover]:
-    """What the last audits of branches of the lake said that are gone for good."""
-    for path, size, moment in _listed(catalog.manifest, AUDITS):
+    """What the last audits of branches said that are gone for good."""
+    for path, size, moment in _listed(catalog.journal, AUDITS):
         branch_id = path.rpartition("/")[2].removesuffix(".json")
         if branch_id in known or is_passing(path) or moment > oldest:
             continue
         if not is_of_tables(branch_id) or not _has_branch(catalog, branch_id):
-            yield Leftover(MANIFEST, path, bytes=size)
+            yield Leftover(_journal(catalog), path, bytes=size)
 
 
 def _has_branch(catalog: Catalog, audited: str) -> bool:
-    """Whether a table still has the branch that an audit looked at, or that is unknown."""
+    """Whether a table still has the branch that an audit looked at, or that is unknown.
+
+    The store of a service's table may open only with what the service hands out for its name, which no record has.
+    """
     try:
-        record = read_audit(catalog.manifest, audited)
+        record = read_audit(catalog.journal, audited)
     except errors.CorruptData:
         return True
-    places = [] if record is None else [catalog.at(place) for place in record.tables if is_inside(place)]
-    return record is not None and any(refs.is_taken(place, record.branch) for place in places)
+    if record is None:
+        return False
+    if catalog.service is None:
+        return any(refs.is_taken(catalog.at(place), record.branch) for place in record.tables if is_inside(place))
+    try:
+        return any(refs.is_taken(services.elsewhere(catalog, place), record.branch) for place in record.tables)
+    except (errors.PermissionDenied, errors.StorageFailure):
+        return True
 
 
 def _in_table(catalog: Catalog, known: Collection[str], oldest: int, directory: str) -> list[Leftover]:

@@ -341,7 +341,10 @@ def existing_columns(table: pa.Schema, given: pa.Schema) -> pa.Schema:
             raise unknown_column(field.name, table.names)
         stored = table.field(at)
         if holds_blobs(stored):
-            raise Refused(f"Column '{field.name}' holds blobs and cannot be updated as a whole column.")
+            raise Refused(
+                f"Column '{field.name}' holds blobs and cannot be updated as a whole column. Nothing was changed.",
+                hint="Append or overwrite rows, with bytes or with URIs; t.update and t.merge take bytes.",
+            )
         reason = why_not(field.type, stored.type)
         if reason:
             raise SchemaMismatch(
@@ -379,7 +382,9 @@ def _stored(field: pa.Field, length: int | None) -> pa.Field:
     kind = field.type
     if holds_blobs(field):
         raise Refused(
-            f"Column '{field.name}' would hold blobs.", hint="Write the rows to a new table with that column."
+            f"Column '{field.name}' would hold blobs, which are written with whole rows. Nothing was changed.",
+            hint=f"Write t.to_df().withColumn('{field.name}', ...), this column marked as a blob, to another table or "
+            "with mode('overwrite'), in data_storage_version 2.2. A column of texts has URIs of objects elsewhere.",
         )
     if pt.is_null(kind):
         raise SchemaMismatch(f"Column '{field.name}' has no type.", hint="Cast it: CAST(NULL AS double).")

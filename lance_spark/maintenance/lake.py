@@ -85,7 +85,7 @@ def remove_leftovers(catalog: Catalog, now: datetime, execute: bool, windows: Wi
         return [Upkeep(LEFTOVER, each.place, state, each.files, each.bytes, what=what) for each in gone]
 
     if not catalog.has_manifest:
-        return []
+        return _or_why(LEFTOVER, tidy) if catalog.has_journal else []
     return _or_why(AUDIT, remove) + _or_why(LAKE_BRANCH, forget) + _or_why(LEFTOVER, tidy)
 
 

@@ -23,6 +23,7 @@ from lance_spark.storage import refs
 from lance_spark.storage import versions as stored_versions
 from lance_spark.storage.datasets import find_latest, locate, pin_latest, pin_version
 from lance_spark.storage.mem_wal import check_nothing_waits
+from lance_spark.storage.others import check_elsewhere
 from lance_spark.storage.versions import VersionCache
 
 
@@ -62,6 +63,7 @@ def clone(
     for another dataset at the target, NotFound, StorageFailure.
     """
     options = options or CloneOptions()
+    check_elsewhere(source.location, "clone it")
     main = pin if pin.branch is None else pin_latest(source.location, None)
     _check_target(source, target)
     check_nothing_waits(source.location, pin, "the clone would be without them")

@@ -201,21 +201,6 @@ def test_ours_and_other_clients_take_turns(prod, properties, tmp_path):
     assert LanceCatalog(str(tmp_path / "lake")).list_tables("a") == prod.list_tables("a") == ["a.ours", "a.theirs"]
 
 
-@pytest.mark.when(day=0)
-def test_versions_that_the_catalog_keeps_are_refused(tmp_path):
-    with served(str(tmp_path), table_version_tracking_enabled="true") as found:
-        managed = LanceCatalog.connect("rest", found)
-        managed.create_namespace("a")
-        with pytest.raises(Refused, match="managed_versioning"):
-            managed.write_table(ROWS, "a.t")
-        client = lance_namespace.connect("rest", found)
-        lance.write_dataset(ROWS, namespace_client=client, table_id=["a", "u"], mode="create")
-        assert managed.describe_table("a.u").location.uri
-        for call in (lambda: managed.table("a.u"), lambda: managed.write_table(ROWS, "a.u", "append")):
-            with pytest.raises(Refused, match="managed_versioning"):
-                call()
-
-
 def test_dir_is_a_directory(tmp_path):
     assert LanceCatalog.connect("dir", {"root": str(tmp_path)}).catalog.service is None
     assert open_service("dir", {"root": str(tmp_path)}).uri == str(tmp_path)

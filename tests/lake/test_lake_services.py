@@ -1,5 +1,8 @@
 """Publishes of tables of a service: all or none, whoever dies, whatever becomes of the names meanwhile."""
 
+import os
+from pathlib import Path
+
 import lance
 import pytest
 from support.killed import killed_at
@@ -187,6 +190,26 @@ def test_maintenance_and_the_shell_end_what_is_unfinished(there, lake, capsys):
     assert "published" in told.out
     assert KEY not in f"{told.out}{told.err}"
     assert rows(uris_of(lake)) == [[*NEW, 11]] * 2
+
+
+def test_the_last_audit_goes_with_the_branch_that_it_looked_at(there, lake):
+    audits = Path(there.properties["publish_journal"]) / "_lake" / "audits"
+    lake.publish("etl", audit=lambda _: True)
+    (kept,) = audits.iterdir()
+    policy = {"cleanup": dict.fromkeys(("older_than", "commit_window", "undo_window", "unverified_age"), "0s")}
+    policy["cleanup"]["delete_unverified"] = True
+    os.utime(kept, (1, 1))
+    lake.maintain(policy, run_on="local").apply()
+    assert [*audits.iterdir()] == [kept]
+    lake.table(NAMES[0]).branches.delete("etl", force=True)
+    lake.maintain(policy, run_on="local").apply()
+    assert [*audits.iterdir()] == [kept]
+    lake.table(NAMES[1]).branches.delete("etl", force=True)
+    assert "leftover" in str(lake.maintain(policy, run_on="local"))
+    assert [*audits.iterdir()] == [kept]
+    assert lake.maintain(policy, run_on="local").apply().exit_code == 0
+    assert [*audits.iterdir()] == []
+    assert lake.publishes()[0].state == "published"
 
 
 @pytest.mark.s3

@@ -11,10 +11,10 @@ from support.local_datasets import contents, ids, make_dataset, numbers, rows, w
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import RefSpec
-from lance_spark.errors import CorruptData, NotFound, StorageFailure
+from lance_spark.errors import CorruptData, NotFound, StorageFailure, may_have_happened
 from lance_spark.refs.refs import create_branch, list_branches
 from lance_spark.storage.datasets import locate
-from lance_spark.storage.failures import clean, translated
+from lance_spark.storage.failures import clean, from_pylance, translated
 
 DAMAGE = {
     "empty": lambda _: b"",
@@ -166,6 +166,16 @@ def test_an_endpoint_that_is_no_url_is_no_damaged_file():
 def test_a_job_never_takes_a_store_that_does_not_answer_for_an_empty_one():
     with pytest.raises(StorageFailure):
         write("s3://bucket/t.lance", numbers(1), **{f"storage.{key}": value for key, value in UNREACHABLE.items()})
+
+
+def test_a_commit_whose_outcome_is_unknown_is_no_conflict_after_which_its_files_may_go():
+    told = OSError(
+        "Wrapped error: Commit result for version 2 is unknown: the commit may or may not have been applied; check the "
+        "table state before retrying: commit reported a conflict but the manifest could not be read back"
+    )
+    failure = from_pylance(told, locate("/lake/t"), "committing")
+    assert type(failure) is StorageFailure
+    assert may_have_happened(failure)
 
 
 def test_cleaning_a_text_takes_out_secrets_and_source_lines_and_nothing_else():

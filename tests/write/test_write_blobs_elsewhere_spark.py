@@ -6,7 +6,7 @@ import pytest
 from support.referring import refer
 
 from lance_spark import LanceTable
-from lance_spark.errors import SchemaMismatch
+from lance_spark.errors import Refused, SchemaMismatch
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0)]
 
@@ -54,6 +54,23 @@ def test_a_text_does_not_become_the_bytes_of_a_blob(spark, uri, elsewhere):
     with pytest.raises(SchemaMismatch, match="'payload' holds blobs"):
         table.update({"payload": "'/data/a'"})
     assert lance.dataset(uri).version == 1
+
+
+def test_a_column_of_references_comes_with_whole_rows(spark, uri, elsewhere):
+    """It cannot be added to the rows that are there; the refusal says what does it, and that is done here."""
+    spark.range(3).write.format("lance").save(uri)
+    table = LanceTable.for_path(uri, spark=spark)
+    marked = listed(spark, elsewhere, range(3)).withMetadata("payload", {"lance-encoding:blob": "true"})
+    with pytest.raises(Refused, match="written with whole rows") as refused:
+        table.add_columns_from(marked, on="id")
+    assert "mode('overwrite')" in refused.value.hint
+    assert (lance.dataset(uri).version, lance.dataset(uri).schema.names) == (1, ["id"])
+    whole = table.to_df().join(marked, "id").withMetadata("payload", {"lance-encoding:blob": "true"})
+    whole.write.format("lance").mode("overwrite").option("data_storage_version", "2.2").save(uri)
+    assert kinds(uri) == {0: 3, 1: 3, 2: 3}
+    with pytest.raises(Refused, match="cannot be updated as a whole column") as refused:
+        table.update_columns({"payload": "'/data/a'"})
+    assert "URIs" in refused.value.hint
 
 
 @pytest.mark.parametrize("storage", [{}, {"blobs.aws_region": "r"}])
