@@ -343,7 +343,7 @@ def existing_columns(table: pa.Schema, given: pa.Schema) -> pa.Schema:
         if holds_blobs(stored):
             raise Refused(
                 f"Column '{field.name}' holds blobs and cannot be updated as a whole column. Nothing was changed.",
-                hint="Append or overwrite rows, with bytes or with URIs; t.update and t.merge take bytes.",
+                hint="Append or overwrite rows, with bytes or with URIs; updates and merges take bytes.",
             )
         reason = why_not(field.type, stored.type)
         if reason:
@@ -383,8 +383,8 @@ def _stored(field: pa.Field, length: int | None) -> pa.Field:
     if holds_blobs(field):
         raise Refused(
             f"Column '{field.name}' would hold blobs, which are written with whole rows. Nothing was changed.",
-            hint=f"Write t.to_df().withColumn('{field.name}', ...), this column marked as a blob, to another table or "
-            "with mode('overwrite'), in data_storage_version 2.2. A column of texts has URIs of objects elsewhere.",
+            hint="Write the rows with this column, marked as a blob, to another table, or overwrite this one, in "
+            "data_storage_version 2.2. A column of texts then has URIs of objects elsewhere.",
         )
     if pt.is_null(kind):
         raise SchemaMismatch(f"Column '{field.name}' has no type.", hint="Cast it: CAST(NULL AS double).")
