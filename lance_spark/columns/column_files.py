@@ -23,6 +23,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import CorruptData, LanceSparkError, SchemaMismatch
 from lance_spark.format import evolution
+from lance_spark.format.column_defaults import DEFAULT_KEY, constant_of
 from lance_spark.format.contents import Contents
 from lance_spark.format.evolution import AddColumn, AlterColumn, ColumnChange, DropColumn, Evolution, RenameColumn
 from lance_spark.format.kept_types import KEPT, fit_column
@@ -94,7 +95,7 @@ def cast_fragment(item: CastItem) -> Iterator[pa.RecordBatch]:
     names = [_TEMPORARY.format(count) for count in range(len(item.casts))]
 
     def cast(batch: pa.RecordBatch) -> pa.RecordBatch:
-        return safe(pa.record_batch([_cast(batch.column(found.source), found.type) for found in item.casts], names))
+        return safe(pa.record_batch([_cast(batch.column(found.source), found) for found in item.casts], names))
 
     with translated(item.location, "writing columns in another type"):
         fragment = dataset.get_fragment(item.fragment)
@@ -108,8 +109,10 @@ def cast_fragment(item: CastItem) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pylist([found], CAST_FILES)
 
 
-def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    return evolution.remnant_of(column, kind) if pt.is_struct(kind) else column.cast(kind)
+def _cast(column: pa.Array, wanted: evolution.Widened) -> pa.Array:
+    if wanted.fill is not None:
+        return pa.repeat(constant_of(wanted.fill, pa.field(wanted.target, wanted.type)), len(column))
+    return evolution.remnant_of(column, wanted.type) if pt.is_struct(wanted.type) else column.cast(wanted.type)
 
 
 def planned_schema(location: DatasetLocation, pin: PinnedVersion, contents: Contents, plan: Evolution) -> LanceSchema:
@@ -213,6 +216,8 @@ def _alter(scratch: lance.LanceDataset, path: str, step: AlterColumn) -> None:
         scratch.update_field_metadata({path: {evolution.COMMENT: step.comment or None}})
     if step.kept is not None:
         scratch.update_field_metadata({path: {key: step.kept.get(key) for key in KEPT}})
+    if step.default is not None:
+        scratch.update_field_metadata({path: {DEFAULT_KEY: step.default.strip() or None}})
 
 
 # --- Committing files with values of whole columns, new or existing

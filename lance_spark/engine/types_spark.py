@@ -14,6 +14,7 @@ from lance_spark.engine.lazy_spark import st
 from lance_spark.engine.lengths_spark import Lengths, lengths_in, struct_text
 from lance_spark.errors import SchemaMismatch
 from lance_spark.format.blobs import BLOB_KEY, is_blob, is_list_of_blobs, is_list_of_bytes, mark_elements
+from lance_spark.format.column_defaults import DEFAULT_KEY, default_of, is_now
 from lance_spark.format.kept_types import KEPT, LENGTH_KEY, TYPE_KEY, belongs, kept_of
 from lance_spark.format.schema import shown_fields, stored_fields
 
@@ -39,6 +40,30 @@ def wire_schema(schema: st.StructType) -> pa.Schema:
     # Spark 4.0 always assumes UTC and has no such parameter.
     named: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     return to_arrow_schema(schema, **named)
+
+
+_SPARK_DEFAULTS = ("CURRENT_DEFAULT", "EXISTS_DEFAULT")
+"""Metadata of Spark's columns: the SQL of a default, for new rows and for those that files lack it of. A DataFrame that
+was read from a table has it too, so that only a statement that declares columns may take it over."""
+
+
+def declared_defaults(schema: st.StructType) -> dict[str, str]:
+    """The defaults that Spark's columns have, by name."""
+    return {each.name: str(each.metadata[_SPARK_DEFAULTS[0]]) for each in schema if _SPARK_DEFAULTS[0] in each.metadata}
+
+
+def showing_defaults(schema: st.StructType, table: pa.Schema) -> st.StructType:
+    """Spark's columns with the defaults of a table, by which Spark fills in what an INSERT leaves out."""
+    texts = {field.name: text for field in table if (text := default_of(field)) is not None}
+    if not texts:
+        return schema
+    fields = []
+    for each in schema.fields:
+        text = texts.get(each.name)
+        # Spark wants a constant for the second, which is for rows that files lack; here they have it.
+        told = {} if text is None else dict(zip(_SPARK_DEFAULTS, (text, "NULL" if is_now(text) else text), strict=True))
+        fields.append(st.StructField(each.name, each.dataType, each.nullable, {**each.metadata, **told}))
+    return st.StructType(fields)
 
 
 def to_arrow(schema: st.StructType) -> pa.Schema:
@@ -263,7 +288,7 @@ def _decode_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
     return {
         key: value
         for key, value in texts.items()
-        if key not in KEPT and not key.startswith(("ARROW:", "lance-encoding:"))
+        if key not in (*KEPT, DEFAULT_KEY) and not key.startswith(("ARROW:", "lance-encoding:"))
     }
 
 
@@ -272,6 +297,6 @@ def _encode_metadata(metadata: Mapping[str, Any]) -> dict[str, str] | None:
     kept = {
         key: value if isinstance(value, str) else json.dumps(value)
         for key, value in metadata.items()
-        if key != LIST_SIZE_KEY and key not in KEPT
+        if key not in (LIST_SIZE_KEY, *KEPT, *_SPARK_DEFAULTS)
     }
     return kept or None

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from lance_spark import errors
+from lance_spark.format.column_defaults import default_of, with_default
 from lance_spark.format.contents import Field
 from lance_spark.format.kept_types import KEPT, LENGTH_KEY, TYPE_KEY, Kept, kept_of, why_not_kept
 from lance_spark.format.schema import RULES, is_column_name, why_not
@@ -23,7 +24,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class AddColumn:
-    """A new column, null in all existing rows."""
+    """A new column. In all existing rows it is null, or has the value that ``fill`` says."""
 
     path: Path
     type: pa.DataType
@@ -33,6 +34,10 @@ class AddColumn:
     """Its requested position, in the words of SQL; refused, because pylance adds columns at the end."""
     kept: Kept = field(default_factory=dict, hash=False)
     """What keeps a type that Arrow lacks, see lance_spark.format.kept_types."""
+    default: str | None = None
+    """The SQL of the value of rows that are written without one, see lance_spark.format.column_defaults."""
+    fill: str | None = None
+    """The same, as a constant, of the rows that are there."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,8 @@ class AlterColumn:
     position: str | None = None
     kept: Kept | None = field(default=None, hash=False)
     """With a type: what keeps it if Arrow lacks it, see lance_spark.format.kept_types; empty for one that Arrow has."""
+    default: str | None = None
+    """An empty default is removed. It is for rows that are written from now on."""
 
 
 ColumnChange = AddColumn | DropColumn | RenameColumn | AlterColumn
@@ -85,7 +92,7 @@ def nested(path: Path, column: pa.Field) -> pa.Field:
 
 def new_field(change: AddColumn) -> pa.Field:
     metadata = {**change.kept, **({COMMENT: change.comment} if change.comment else {})}
-    return pa.field(change.path[-1], change.type, metadata=metadata or None)
+    return with_default(pa.field(change.path[-1], change.type, metadata=metadata or None), change.default)
 
 
 # --- Planning changes: (columns, changes) -> steps and the new columns, or an error
@@ -100,6 +107,8 @@ class Widened:
     source: str
     target: str
     type: pa.DataType
+    fill: str | None = None
+    """The constant that all rows get, see lance_spark.format.column_defaults; None for the values of the source."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +124,8 @@ class Evolution:
 
     @property
     def only_adds(self) -> bool:
-        """Whether it leaves everything existing unchanged."""
-        return all(isinstance(step, AddColumn) for step in self.steps)
+        """Whether it leaves everything existing unchanged, with nulls in what is new."""
+        return all(isinstance(step, AddColumn) for step in self.steps) and not self.casts
 
     @property
     def new_fields(self) -> list[pa.Field]:
@@ -168,7 +177,17 @@ def _add(before: Evolution, change: AddColumn) -> Evolution:
     siblings = _fields(before.schema, change.path[:-1], "add")
     _check_free(change.path, siblings, None)
     added = [*siblings, new_field(change)]
-    return _with(before, change, _replaced(before.schema, change.path[:-1], added))
+    schema = _replaced(before.schema, change.path[:-1], added)
+    if change.default is None and change.fill is None:
+        return _with(before, change, schema)
+    if len(change.path) > 1:
+        raise errors.Refused(
+            f"Cannot add '{shown(change.path)}' with a default: it is inside another column.",
+            hint="Leave DEFAULT out: existing rows get null.",
+        )
+    filled = Widened(next(iter(before.origins.values()), ""), change.path[0], change.type, change.fill)
+    casts = before.casts if change.fill is None else (*before.casts, filled)
+    return Evolution(schema, (*before.steps, change), casts, before.origins)
 
 
 def _drop(before: Evolution, change: DropColumn) -> Evolution:
@@ -216,7 +235,10 @@ def _alter(before: Evolution, change: AlterColumn) -> Evolution:
     kind = _new_type(change, old)
     nullable = _new_nullable(change, old)
     comment = change.comment if change.comment is not None and change.comment != (comment_of(old) or "") else None
-    step = AlterColumn(change.path, kind, nullable, comment, kept=_new_kept(change, old))
+    default = change.default if change.default is not None and change.default != (default_of(old) or "") else None
+    if default is not None and len(change.path) > 1:
+        raise errors.Refused(f"'{shown(change.path)}' cannot have a default: it is inside another column.")
+    step = AlterColumn(change.path, kind, nullable, comment, kept=_new_kept(change, old), default=default)
     if step == AlterColumn(change.path):
         return before
     casts = before.casts
@@ -284,7 +306,8 @@ def _altered(old: pa.Field, step: AlterColumn) -> pa.Field:
         metadata = {key: value for key, value in metadata.items() if key.decode() not in KEPT}
         metadata.update({key.encode(): value.encode() for key, value in step.kept.items()})
     kind = old.type if step.type is None else step.type
-    return pa.field(old.name, kind, old.nullable if step.nullable is None else step.nullable, metadata or None)
+    nullable = old.nullable if step.nullable is None else step.nullable
+    return with_default(pa.field(old.name, kind, nullable, metadata or None), step.default)
 
 
 def _with(before: Evolution, change: ColumnChange, schema: pa.Schema) -> Evolution:

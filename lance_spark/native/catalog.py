@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from functools import partial
 from typing import Any, ClassVar
 
@@ -24,7 +25,8 @@ from lance_spark.engine.lengths_spark import parsed_json
 from lance_spark.engine.session_spark import engine_of
 from lance_spark.engine.types_spark import to_arrow
 from lance_spark.errors import AlreadyExists, InvalidName, LanceSparkError, NotFound, Refused
-from lance_spark.format.evolution import AddColumn, AlterColumn, ColumnChange, DropColumn, RenameColumn, shown
+from lance_spark.format.column_defaults import settled
+from lance_spark.format.evolution import AddColumn, AlterColumn, ColumnChange, DropColumn, RenameColumn
 from lance_spark.format.kept_types import kept_of
 from lance_spark.jvm import answers, names
 from lance_spark.jvm.answers import Answer
@@ -269,20 +271,17 @@ def _change(given: Any) -> ColumnChange:
     kind = given.getClass().getSimpleName()
     make = _KINDS.get(kind)
     if make is None:
-        what = _UNKNOWN.get(kind, f"change the table this way ({kind})")
-        raise Refused(f"Cannot {what}: Lance has no counterpart. Nothing was changed.")
+        raise Refused(f"Cannot change the table this way ({kind}): Lance has no counterpart. Nothing was changed.")
     change: ColumnChange = make(tuple(given.fieldNames()), given)
     return change
 
 
 def _added(path: tuple[str, ...], given: Any) -> ColumnChange:
-    if given.defaultValue() is not None:
-        raise Refused(
-            f"Cannot add column '{shown(path)}' with a default: Lance has none.",
-            hint="Leave DEFAULT out: existing rows get null. Values come with INSERT.",
-        )
-    made = _column(path, given.dataType())
-    return AddColumn(path, made.type, given.isNullable(), given.comment(), _text(given.position()), kept_of(made))
+    made, default = _column(path, given.dataType()), given.defaultValue()
+    text = None if default is None else str(default.getSql())
+    fill = None if text is None else settled(text, made, datetime.now(timezone.utc))
+    nullable, position, kept = given.isNullable(), _text(given.position()), kept_of(made)
+    return AddColumn(path, made.type, nullable, given.comment(), position, kept, text, fill)
 
 
 def _retyped(path: tuple[str, ...], given: Any) -> ColumnChange:
@@ -290,9 +289,6 @@ def _retyped(path: tuple[str, ...], given: Any) -> ColumnChange:
     return AlterColumn(path, type=made.type, kept=kept_of(made))
 
 
-_UNKNOWN = {
-    "UpdateColumnDefaultValue": "change the default of a column",
-}
 _KINDS: dict[str, Any] = {
     "AddColumn": _added,
     "DeleteColumn": lambda path, given: DropColumn(path, bool(given.ifExists())),
@@ -300,6 +296,7 @@ _KINDS: dict[str, Any] = {
     "UpdateColumnType": _retyped,
     "UpdateColumnNullability": lambda path, given: AlterColumn(path, nullable=given.nullable()),
     "UpdateColumnComment": lambda path, given: AlterColumn(path, comment=given.newComment() or ""),
+    "UpdateColumnDefaultValue": lambda path, given: AlterColumn(path, default=str(given.newDefaultValue() or "")),
     "UpdateColumnPosition": lambda path, given: AlterColumn(path, position=_text(given.position())),
 }
 

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 from lance_spark.catalog.staging import Stage, TableDefinition, Way, make
 from lance_spark.core.options import folded
 from lance_spark.core.table_options import parse_write_options
-from lance_spark.engine.types_spark import to_arrow
+from lance_spark.engine.types_spark import declared_defaults, to_arrow
 from lance_spark.errors import AlreadyExists, NotFound, Refused
+from lance_spark.format.column_defaults import with_defaults
 from lance_spark.jvm import answers, names
 from lance_spark.jvm.answers import Answer
 from lance_spark.jvm.bridge import Bridge, from_java, java_error
@@ -28,6 +29,8 @@ _EXTERNAL = "external"
 _NOT_KEPT = frozenset({_OWNER, _PROVIDER, _MANAGED, _EXTERNAL})
 """Properties that Spark sets by itself: the owner, the session's user, for everything that it creates."""
 _OPTION = "option."
+_CAPABILITIES = ("SUPPORT_COLUMN_DEFAULT_VALUE", "SUPPORT_TABLE_CONSTRAINT")
+"""The second since Spark 4.1."""
 
 
 class Creating(Implementation):
@@ -39,10 +42,10 @@ class Creating(Implementation):
     _find: Callable[..., Place]
 
     def capabilities(self) -> Any:
-        """What CREATE TABLE and ALTER TABLE may say. Defaults and generated columns are refused by Spark."""
+        """What CREATE TABLE and ALTER TABLE may say. Spark refuses generated and identity columns."""
         found = self.bridge.new("java.util.HashSet")
         for each in self.bridge.call(f"{names.CATALOG_CAPABILITY}.values"):
-            if str(each.toString()) == "SUPPORT_TABLE_CONSTRAINT":  # since Spark 4.1
+            if str(each.toString()) in _CAPABILITIES:
                 found.add(each)
         return found
 
@@ -90,7 +93,9 @@ class Creating(Implementation):
     def _begin(self, ident: Any, way: Way, schema: Any, partitions: Any, properties: Any) -> Stage:
         kept, options = self._settings(dict(properties))
         options = {**options, **layout_options(layout_of(partitions), way, options)}
-        definition = TableDefinition(to_arrow(from_java(schema)), kept, parse_write_options(options))
+        columns = from_java(schema)
+        stored = with_defaults(to_arrow(columns), declared_defaults(columns))
+        definition = TableDefinition(stored, kept, parse_write_options(options))
         with self._spark_says(ident, way):
             return self.places.stage(parts_of(ident), way, definition)
 

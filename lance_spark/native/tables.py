@@ -14,6 +14,7 @@ from lance_spark.core.storage_options import PREFIX
 from lance_spark.core.table_options import NEW_BRANCH, READ_OPTIONS, REPLACES
 from lance_spark.engine.lengths_spark import with_char_types
 from lance_spark.engine.session_spark import engine_of
+from lance_spark.engine.types_spark import showing_defaults
 from lance_spark.errors import InvalidOption, NotFound, Refused
 from lance_spark.format.schema import ROW_ADDRESS, ROW_COLUMNS
 from lance_spark.jvm import answers, names
@@ -63,10 +64,13 @@ class NativeTable(Implementation):
     def answered(self) -> dict[str, Answer]:
         return {
             "name": answers.text(self._name),
-            "schema": answers.schema(with_char_types(self.source.schema)),
+            "schema": answers.schema(self._columns()),
             "capabilities": answers.capabilities(self.supported),
             "metadataColumns": answers.row_columns(() if confuses_names(self.bridge, self.source) else ROW_COLUMNS),
         }
+
+    def _columns(self) -> StructType:
+        return showing_defaults(with_char_types(self.source.schema), self.source.stored)
 
     def new_scan_builder(self, _options: dict[str, str]) -> Any:
         return scan_builder(self.bridge, self.source)
@@ -286,7 +290,7 @@ class StoredTable(NativeTable):
         if self.named.as_data:
             # An address identifies its row, and is never null; rows that a MERGE inserts have none of the others.
             row = [StructField(name, LongType(), name != ROW_ADDRESS) for name in self.named.names]
-            schema = StructType([*with_char_types(self.source.schema).fields, *row])
+            schema = StructType([*self._columns().fields, *row])
             hidden = [name for name in ROW_COLUMNS if name not in self.named.names]
             known |= {"schema": answers.schema(schema), "metadataColumns": answers.row_columns(hidden)}
         return known

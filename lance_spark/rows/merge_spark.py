@@ -23,7 +23,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.words import Hinting
 from lance_spark.engine.session_spark import engine_of
-from lance_spark.engine.types_spark import to_arrow, wire_schema
+from lance_spark.engine.types_spark import declared_defaults, showing_defaults, to_arrow, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import AlreadyExists, InvalidOption
 from lance_spark.format.kept_types import is_plain
@@ -88,11 +88,14 @@ class RowMerge(Hinting):
         return self._with("matched", action_rules.DELETE, condition)
 
     def when_not_matched_insert_all(self, condition: Condition | None = None) -> RowMerge:
-        """Insert the source's row; columns that the source lacks are null."""
+        """Insert the source's row; columns that the source lacks have their default, or are null."""
         return self._with("not matched", action_rules.INSERT, condition)
 
     def when_not_matched_insert(self, values: Values, condition: Condition | None = None) -> RowMerge:
-        """Insert a row of these values, expressions of the source by the target's column; other columns are null."""
+        """Insert a row of these values, expressions of the source by the target's column.
+
+        Other columns have their default, or are null.
+        """
         return self._with("not matched", action_rules.INSERT, condition, values)
 
     def when_not_matched_by_source_update(self, set: Values, condition: Condition | None = None) -> RowMerge:
@@ -210,7 +213,8 @@ class RowMerge(Hinting):
 
     def _actions(self, pin: PinnedVersion) -> DataFrame:
         rows = TargetRows(self.spark, self.location)
-        fields = {field.name: field for field in rows.schema(pin)}
+        known = showing_defaults(rows.schema(pin), stored_schema(self.location, pin))
+        fields = {field.name: field for field in known}
         for clause in self.clauses:
             action_rules.check_columns(list(clause.values or ()), list(fields))
         self._check_sides(rows.schema(pin))
@@ -287,6 +291,8 @@ class RowMerge(Hinting):
         Clauses that set a column to the same value share one Column.
         """
         nothing = {name: F.lit(None).cast(field.dataType) for name, field in fields.items()}
+        told = declared_defaults(StructType([*fields.values()]))
+        defaults = {name: F.expr(text).cast(fields[name].dataType) for name, text in told.items()}
         old = {name: quoted(name, action_rules.TARGET) for name in fields if name not in kept}
         whole = {name: quoted(name, action_rules.SOURCE) for name in self.source.columns if name in fields}
         wholes: Mapping[int, Mapping[str, Column]] = dict.fromkeys((action_rules.INSERT, action_rules.UPDATE), whole)
@@ -300,7 +306,7 @@ class RowMerge(Hinting):
             given = wholes[clause.action]
             if clause.values is not None:
                 given = assigned(joined, {name: expression(value) for name, value in clause.values.items()}, fields)
-            found.append({**nothing, **(old if clause.action == action_rules.UPDATE else {}), **given})
+            found.append({**nothing, **(old if clause.action == action_rules.UPDATE else defaults), **given})
         return found
 
     def _fitted(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,7 @@ from lance_spark.session.narrow_query import needs, probe, read_options, with_al
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.followers import check_writable
 from lance_spark.write.data_files import PartsJob, kept_columns, read_target
-from lance_spark.write.plan_rules import WriteJob, WritePlan, append_schema, check_names
+from lance_spark.write.plan_rules import WriteJob, WritePlan, append_schema, check_names, filled
 
 
 @dataclass(frozen=True)
@@ -210,18 +211,20 @@ def _prepare(spark: SparkSession, change: RowChange, start: PinnedVersion) -> Pr
     location, frame = change.location, change.actions(start)
     target = read_target(location, start)
     schema, kept = target.schema, kept_columns(target.schema, change.sets)
+    fills: dict[str, pa.Scalar] = {}
     if change.verb == action_rules.DELETING:
         frame = frame.select(action_rules.OPERATION, ROW_ADDRESS)
     else:
         given = to_arrow(frame.drop(action_rules.OPERATION, ROW_ADDRESS).schema)
         check_names(given, new=False)
         left_out = {name for name in kept if name not in given.names}
-        schema = append_schema(pa.schema([field for field in schema if field.name not in left_out]), given)
+        wanted = pa.schema([field for field in schema if field.name not in left_out])
+        schema, fills = filled(wanted, append_schema(wanted, given), datetime.now(timezone.utc))
         if change.is_divided is None or not change.is_divided(frame):
             # Spark sizes tasks by the session's advisory size, however many rows there are: no tiny files.
             frame = frame.hint("rebalance", action_rules.OPERATION)
         frame = frame.sortWithinPartitions(action_rules.OPERATION, ROW_ADDRESS)
-    plan = WritePlan(location, WriteOptions(branch=change.branch), "append", schema, start)
+    plan = WritePlan(location, WriteOptions(branch=change.branch), "append", schema, start, fills=fills)
     write = partial(write_parts, PartsJob(WriteJob(plan, start), target, kept))
     parts = runner.map("write rows", frame, write, action_rules.PARTS)
     fragments = len(fragment_sizes(location, start))

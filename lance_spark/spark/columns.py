@@ -151,18 +151,23 @@ class ColumnVerbs(Handle):
         nullable: Mapping[str, bool] | None = None,
         message: str | None = None,
         run_on: RunOn = "auto",
+        defaults: Mapping[str, str] | None = None,
     ) -> AlterResult:
-        """Give columns wider types, comments ("" for none), or allow nulls in them, all in one version.
+        """Give columns wider types, comments or defaults ("" for none), or allow nulls in them, all in one version.
+
+        A default is in SQL: a constant, such as ``"'new'"`` or ``"0"``, or ``"current_timestamp()"``. Rows that are
+        written without the column have it from now on; rows that are there stay.
 
         A type is a name in SQL, such as ``bigint``, or one of Arrow's or Spark's. Only a change of type rewrites
         values, where ``run_on`` says, as for :meth:`cleanup`. Raises NotFound, SchemaMismatch for a type that could
-        lose values, Refused for NOT NULL.
+        lose values, Refused for NOT NULL, InvalidOption for a default that the column cannot have.
         """
         changes: list[ColumnChange] = [
             AlterColumn(path_segments(name), type=_type(kind)) for name, kind in (types or {}).items()
         ]
         changes += [AlterColumn(path_segments(name), comment=text) for name, text in (comments or {}).items()]
         changes += [AlterColumn(path_segments(name), nullable=allowed) for name, allowed in (nullable or {}).items()]
+        changes += [AlterColumn(path_segments(name), default=text) for name, text in (defaults or {}).items()]
         return self._altered(changes, message, run_on)
 
     @refreshing

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime, timezone
 from functools import partial
 
 import pyarrow as pa
@@ -115,6 +116,9 @@ def _plan(
         stored = data_files.storage_schema(frame, target.data_storage_version)
     else:
         stored = plan_rules.same_schema(target.schema, frame)
+    keeps = not (overwrite and options.overwrite_schema)
+    now = target.schema if evolution is None else evolution.schema
+    stored, fills = plan_rules.filled(now, stored, datetime.now(timezone.utc)) if keeps else (stored, {})
     check_types(stored, target.data_storage_version)
     # Refuses an overwrite whose rows lack a column that a constraint names.
     checks_at(location, start, stored if overwrite else with_columns(stored, target.schema))
@@ -124,7 +128,7 @@ def _plan(
         check_nothing_waits(location, start, "a replaced partition would come back with them")
     many = auto_compact(open_pinned(location, start).metadata) if mode == "append" else None
     return WritePlan(
-        location, options, mode, stored, start, own_claim, evolution, since, layout, partitions, reads, many
+        location, options, mode, stored, start, own_claim, evolution, since, layout, partitions, reads, many, fills
     )
 
 

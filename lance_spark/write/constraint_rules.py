@@ -9,10 +9,8 @@ wrong only if the condition is false: a comparison with null is neither.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
-from decimal import Decimal
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +20,7 @@ import pyarrow.types as pt
 
 from lance_spark.core.texts import quoted_name
 from lance_spark.errors import InvalidOption
+from lance_spark.format.constants import ZONES, Constant, comparable, family, is_text, unquoted
 from lance_spark.format.kept_types import kept_of
 
 PREFIX = "lance_spark.constraints."
@@ -77,14 +76,7 @@ class _Length:
     column: _Column
 
 
-@dataclass(frozen=True)
-class _Constant:
-    kind: str
-    """``number``, ``text``, ``bool``, ``date`` or ``time``."""
-    value: Any
-
-
-_Operand: TypeAlias = "_Column | _Length | _Constant"
+_Operand: TypeAlias = "_Column | _Length | Constant"
 
 
 @dataclass(frozen=True)
@@ -271,7 +263,7 @@ class _ConditionParser:
             return _negated(_All(ends), negated)
         if self._word("LIKE"):
             pattern = self._operand()
-            if not (isinstance(pattern, _Constant) and pattern.kind == "text"):
+            if not (isinstance(pattern, Constant) and pattern.kind == "text"):
                 raise self._bad("LIKE takes a text")
             return _negated(_Like(left, pattern.value), negated)
         if negated:
@@ -290,18 +282,18 @@ class _ConditionParser:
             kind, text = self._tokens[self._at] if self._at < len(self._tokens) else ("", "")
             self._need(kind == "number")
             self._at += 1
-            return _Constant("number", f"-{text}")
+            return Constant("number", f"-{text}")
         if kind in ("number", "text"):
             self._at += 1
-            return _Constant(kind, text if kind == "number" else _unquoted(text))
+            return Constant(kind, text if kind == "number" else unquoted(text))
         if kind == "name" and upper in ("TRUE", "FALSE"):
             self._at += 1
-            return _Constant("bool", upper == "TRUE")
+            return Constant("bool", upper == "TRUE")
         following = self._tokens[self._at + 1 : self._at + 2]
         is_typed = kind == "name" and upper in ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
         if is_typed and following and following[0][0] == "text":
             self._at += 2
-            return _Constant("date" if upper == "DATE" else "time", _unquoted(following[0][1]))
+            return Constant("date" if upper == "DATE" else "time", unquoted(following[0][1]))
         if kind == "name" and upper in ("LENGTH", "CHAR_LENGTH") and following == [("sign", "(")]:
             self._at += 2
             column = self._column()
@@ -326,10 +318,6 @@ class _ConditionParser:
 
 def _negated(condition: _Condition, negated: bool) -> _Condition:
     return _Not(condition) if negated else condition
-
-
-def _unquoted(text: str) -> str:
-    return text[1:-1].replace("''", "'")
 
 
 # --- Values of a batch
@@ -363,7 +351,7 @@ def _value(condition: _Condition, rows: _Rows) -> pa.Array:
         return _compared(condition, rows)
     if isinstance(condition, _Like):
         values = _array(condition.operand, rows)
-        if not _is_text(values.type):
+        if not is_text(values.type):
             raise _unfit(rows.constraint, f"LIKE is for texts, not for {values.type}")
         return pc.match_substring_regex(values, _regex(condition.pattern))
     values = _array(condition.operand, rows)
@@ -377,41 +365,22 @@ def _regex(pattern: str) -> str:
     return "(?s)^" + "".join(parts.get(each) or re.escape(each) for each in pattern) + r"\z"
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pt.is_string(kind) or pt.is_large_string(kind))
-
-
 def _array(operand: _Operand, rows: _Rows) -> pa.Array:
     """The values of a column or of a length; of a constant only TRUE and FALSE, which need no column beside them."""
     if isinstance(operand, _Length):
         values = _array(operand.column, rows)
-        if not _is_text(values.type):
+        if not is_text(values.type):
             raise _unfit(rows.constraint, f"length is for texts, not for {values.type}")
         return pc.utf8_length(values).cast(pa.int64())
     if isinstance(operand, _Column):
         field = rows.schema.field(operand.name)
         kept = next((each for each in kept_of(field).values() if not each.startswith("varchar")), None)
-        if _family(field.type) is None or kept is not None:
+        if family(field.type) is None or kept is not None:
             raise _unfit(rows.constraint, f"it names '{operand.name}', a column of type {kept or field.type}")
         return rows.column(operand.name)
     if operand.kind != "bool":
         raise _unfit(rows.constraint, f"the constant {operand.value} stands alone")
     return pa.array([operand.value] * rows.batch.num_rows, pa.bool_())
-
-
-_FAMILIES: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
-    ("whole", pt.is_signed_integer),
-    ("decimal", pt.is_decimal128),
-    ("float", lambda kind: bool(pt.is_float32(kind) or pt.is_float64(kind))),
-    ("text", _is_text),
-    ("bool", pt.is_boolean),
-    ("date", pt.is_date32),
-    ("time", pt.is_timestamp),
-)
-
-
-def _family(kind: pa.DataType) -> str | None:
-    return next((name for name, fits in _FAMILIES if fits(kind)), None)
 
 
 _SWAPPED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
@@ -427,13 +396,13 @@ _FUNCTIONS = {
 
 def _compared(condition: _Compared, rows: _Rows) -> pa.Array:
     left, operator, right = condition.left, condition.operator, condition.right
-    if isinstance(left, _Constant):
+    if isinstance(left, Constant):
         left, operator, right = right, _SWAPPED[operator], left
-    if isinstance(left, _Constant):
+    if isinstance(left, Constant):
         raise _unfit(rows.constraint, "it compares two constants")
     values = _array(left, rows)
-    other = _constant(right, values.type, rows) if isinstance(right, _Constant) else _array(right, rows)
-    families = {_family(values.type), _family(other.type)}
+    other = _constant(right, values.type, rows) if isinstance(right, Constant) else _array(right, rows)
+    families = {family(values.type), family(other.type)}
     if families == {"float"}:
         return _floats(values.cast(pa.float64()), other.cast(pa.float64()), operator)
     if families <= {"whole", "decimal"}:
@@ -455,7 +424,10 @@ def _instants(values: pa.Array | pa.Scalar) -> Any:
     """Nanoseconds would overflow for most years; a finer unit decides only among values that have it."""
     per = {"s": 10**6, "ms": 10**3, "us": 1}.get(values.type.unit)
     ticks = values.cast(pa.int64())
-    return pc.multiply(ticks, per) if per is not None else pc.cast(pc.floor(pc.divide(ticks, 1000)), pa.int64())
+    if per is not None:
+        return pc.multiply(ticks, per)
+    micros = pc.divide(ticks, 1000)  # toward zero, which is up before 1970
+    return pc.subtract(micros, pc.cast(pc.greater(pc.multiply(micros, 1000), ticks), pa.int64()))
 
 
 def _floats(left: pa.Array, right: Any, operator: str) -> pa.Array:
@@ -475,41 +447,10 @@ def _floats(left: pa.Array, right: Any, operator: str) -> pa.Array:
     return pa.array(found, pa.bool_(), mask=missing.to_numpy(zero_copy_only=False))
 
 
-def _constant(given: _Constant, kind: pa.DataType, rows: _Rows) -> pa.Scalar:
+def _constant(given: Constant, kind: pa.DataType, rows: _Rows) -> pa.Scalar:
     """A constant as a value of the column's kind. Raises InvalidOption if it is none."""
-    family, value = _family(kind), given.value
-    try:
-        if family in ("whole", "decimal") and given.kind == "number" and "e" not in value.lower():
-            number = Decimal(value)
-            if number == number.to_integral_value() and abs(number) < 2**63:
-                return pa.scalar(int(number), pa.int64())
-            return pa.scalar(number)
-        if family == "float" and given.kind == "number":
-            return pa.scalar(float(value), pa.float64())
-        if family == "text" and given.kind == "text":
-            return pa.scalar(value, pa.large_string())
-        if family == "bool" and given.kind == "bool":
-            return pa.scalar(value, pa.bool_())
-        if family == "date" and given.kind in ("date", "text") and re.fullmatch(r"\d{4}-\d\d-\d\d", value):
-            return pa.scalar(date.fromisoformat(value), pa.date32())
-        if family == "time" and given.kind == "time":
-            return _moment(value, kind)
-    except (ValueError, ArithmeticError, pa.ArrowInvalid):
-        pass
-    shown = f"'{value}'" if given.kind != "number" else value
-    zone = family == "time" and " (write TIMESTAMP '2026-01-31 12:00:00', of a column with a time zone with a Z)"
-    raise _unfit(rows.constraint, f"{shown} is no value to compare with {kind}{zone or ''}")
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
-def _moment(text: str, kind: pa.DataType) -> pa.Scalar:
-    """Raises ValueError for a text whose moment depends on a session's time zone."""
-    match = re.fullmatch(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?(Z|[+-]\d\d:\d\d)?", text)
-    if match is None or (match[4] is None) != (kind.tz is None):
-        raise ValueError(text)
-    zone = "+00:00" if match[4] in (None, "Z") else match[4]
-    whole = datetime.fromisoformat(f"{match[1]}T{match[2]}{zone}") - _EPOCH
-    micros = whole // timedelta(microseconds=1) + int((match[3] or "0").ljust(6, "0"))
-    return pa.scalar(micros, pa.int64()).cast(pa.timestamp("us", kind.tz))
+    found = comparable(given, kind)
+    if found is None:
+        zone = pt.is_timestamp(kind) and f" ({ZONES})"
+        raise _unfit(rows.constraint, f"{given} is no value to compare with {kind}{zone or ''}")
+    return found

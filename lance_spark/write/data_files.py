@@ -259,6 +259,9 @@ class _ConformedBatches(Iterator[pa.RecordBatch]):
         while not batch.num_rows:
             batch = next(self._batches)
         try:
+            for name, value in self._plan.fills.items():
+                if batch.schema.get_field_index(name) < 0:
+                    batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
             plain = pa.schema([self._plain(field, batch.column(field.name).type) for field in self._plan.schema])
             rows = fit(conform(batch, plain), plain)
             check_values(rows, self._version)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal, Protocol
 
 import pyarrow as pa
@@ -15,6 +17,7 @@ from lance_spark.core.table_options import WriteOptions
 from lance_spark.errors import Conflict, Refused, SchemaMismatch
 from lance_spark.format.blob_references import refers
 from lance_spark.format.blobs import holds_blobs, holds_bytes, is_blob, is_blob_extension, plain_bytes
+from lance_spark.format.column_defaults import default_of, defaults_for
 from lance_spark.format.evolution import (
     COMMENT,
     AddColumn,
@@ -94,6 +97,8 @@ class WritePlan:
     """Whether the rows come from the branch that is written to; None if unknown."""
     auto_compact: int | None = None
     """How many small fragments an append may leave before it compacts them; None if it never does."""
+    fills: Mapping[str, pa.Scalar] = dataclasses.field(default_factory=dict)
+    """The values of columns that the rows lack and that have a default."""
 
     @property
     def replaces_some(self) -> bool:
@@ -136,8 +141,8 @@ class WriteJob:
 def append_schema(dataset: pa.Schema, frame: pa.Schema) -> pa.Schema:
     """The dataset's fields that the DataFrame provides, in the dataset's order; columns match by name.
 
-    Nullable columns can be missing. Raises SchemaMismatch, naming the column, both types and the remedy, for an unknown
-    column, a missing column that cannot be null, and a type that could lose values.
+    Nullable columns, and those with a default, can be missing. Raises SchemaMismatch, naming the column, both types and
+    the remedy, for an unknown column, a missing column that cannot be null, and a type that could lose values.
     """
     for name in frame.names:
         if dataset.get_field_index(name) < 0:
@@ -148,7 +153,7 @@ def append_schema(dataset: pa.Schema, frame: pa.Schema) -> pa.Schema:
         if index >= 0:
             _check_type(frame.field(index), field)
             kept.append(field)
-        elif not field.nullable:
+        elif not field.nullable and default_of(field) is None:
             raise SchemaMismatch(
                 f"Column '{field.name}' of type {field.type} is missing, and the dataset does not allow nulls in it.",
                 hint=f"Add it: df.withColumn('{field.name}', ...).",
@@ -159,13 +164,20 @@ def append_schema(dataset: pa.Schema, frame: pa.Schema) -> pa.Schema:
 def same_schema(dataset: pa.Schema, frame: pa.Schema) -> pa.Schema:
     """The dataset's fields, all of which the DataFrame provides. Raises SchemaMismatch as :func:`append_schema`."""
     kept = append_schema(dataset, frame)
-    missing = [name for name in dataset.names if kept.get_field_index(name) < 0]
+    missing = [each.name for each in dataset if kept.get_field_index(each.name) < 0 and default_of(each) is None]
     if missing:
         raise SchemaMismatch(
             f"Column '{missing[0]}' is missing, and overwrite_schema=false keeps all columns of the dataset.",
             hint=f"Add it: df.withColumn('{missing[0]}', ...).",
         )
     return kept
+
+
+def filled(dataset: pa.Schema, given: pa.Schema, now: datetime) -> tuple[pa.Schema, dict[str, pa.Scalar]]:
+    """The columns that rows give and those with a default, in the dataset's order; the defaults of what rows lack."""
+    fills = defaults_for(dataset, given.names, now)
+    wanted = [each for each in dataset if each.name in fills or each.name in given.names]
+    return pa.schema(wanted, given.metadata), fills
 
 
 def check_names(frame: pa.Schema, new: bool) -> None:

@@ -112,7 +112,6 @@ def test_columns_of_a_branch_are_altered(spark, lake, lake_flights):
     refused(spark, "ALTER TABLE lake.ns1.flights DROP COLUMN nothing", "UNRESOLVED_COLUMN.WITH_SUGGESTION")
     for text, hint in (
         ("lake.ns1.`flights@v2013` ADD COLUMN x INT", "a tag never changes"),
-        ("lake.ns1.flights ADD COLUMN x INT DEFAULT 5", "Leave DEFAULT out"),
         ("lake.ns1.flights ADD COLUMN x INT FIRST", "Leave FIRST or AFTER out"),
     ):
         with pytest.raises(errors.Refused, match=hint):

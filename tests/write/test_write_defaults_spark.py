@@ -1,0 +1,94 @@
+"""Defaults of columns in Spark: every way to write rows without a column gives them its default."""
+
+import lance
+import pytest
+from pyspark.errors import PySparkException
+
+from lance_spark.errors import LanceSparkError
+
+pytestmark = [pytest.mark.spark, pytest.mark.when(day=0)]
+FEWER = "SELECT 9L AS id"
+
+
+@pytest.fixture
+def table(spark, lake):
+    spark.sql("CREATE TABLE lake.ns1.t (id BIGINT, state STRING DEFAULT 'it''s new', n INT DEFAULT -1)")
+    spark.sql("INSERT INTO lake.ns1.t VALUES (1, 'old', 7)")
+    return lake.table("ns1.t")
+
+
+def streamed(spark, table, tmp_path):
+    spark.sql(FEWER).write.parquet(str(tmp_path / "in"))
+    rows = spark.readStream.schema("id bigint").parquet(str(tmp_path / "in"))
+    options = {"path": table.location.uri, "checkpointLocation": str(tmp_path / "checkpoint")}
+    rows.writeStream.format("lance").options(**options).trigger(availableNow=True).start().awaitTermination()
+
+
+def streamed_by_name(spark, _table, tmp_path):
+    spark.sql(FEWER).write.parquet(str(tmp_path / "in"))
+    rows = spark.readStream.schema("id bigint").parquet(str(tmp_path / "in"))
+    made = rows.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    made.toTable("lake.ns1.t").awaitTermination()
+
+
+MERGED = f"MERGE INTO lake.ns1.t t USING ({FEWER}) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT"
+WAYS = {
+    "insert": lambda spark, _t, _: spark.sql(f"INSERT INTO lake.ns1.t (id) {FEWER}"),
+    "insert by name": lambda spark, _t, _: spark.sql(f"INSERT INTO lake.ns1.t BY NAME {FEWER}"),
+    "values": lambda spark, _t, _: spark.sql("INSERT INTO lake.ns1.t VALUES (9, DEFAULT, DEFAULT)"),
+    "merge": lambda spark, _t, _: spark.sql(f"{MERGED} (id) VALUES (s.id)"),
+    "merge default": lambda spark, _t, _: spark.sql(f"{MERGED} (id, state) VALUES (s.id, DEFAULT)"),
+    "update": lambda spark, _t, _: spark.sql("UPDATE lake.ns1.t SET id = 9, state = DEFAULT, n = DEFAULT"),
+    "writeTo": lambda spark, _t, _: spark.sql(FEWER).writeTo("lake.ns1.t").append(),
+    "saveAsTable": lambda spark, _t, _: spark.sql(FEWER).write.mode("append").saveAsTable("lake.ns1.t"),
+    "a path": lambda spark, t, _: spark.sql(FEWER).write.format("lance").mode("append").save(t.location.uri),
+    "t.write": lambda spark, t, _: t.write(spark.sql(FEWER), mode="append"),
+    "t.overwrite": lambda spark, t, _: t.overwrite(spark.sql(FEWER), where="id IN (1, 9)"),
+    "t.merge": lambda spark, t, _: t.merge(spark.sql(FEWER), on="id").when_not_matched_insert_all().execute(),
+    "t.merge values": lambda spark, t, _: (
+        t.merge(spark.sql(FEWER), on="id").when_not_matched_insert({"id": "source.id"}).execute()
+    ),
+    "a stream": streamed,
+    "a stream by name": streamed_by_name,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_write_fills_in_defaults(spark, table, tmp_path, way):
+    WAYS[way](spark, table, tmp_path)
+    rows = lance.dataset(table.location.uri).to_table().to_pylist()
+    assert {"id": 9, "state": "it's new", "n": -1} in rows
+    assert len(rows) == (1 if way in ("update", "t.overwrite") else 2)
+
+
+def test_defaults_are_declared_shown_changed_and_dropped(spark, lake):
+    spark.sql("CREATE TABLE lake.ns1.t (id BIGINT)")
+    spark.sql("INSERT INTO lake.ns1.t VALUES (1), (2)")
+    spark.sql(
+        "ALTER TABLE lake.ns1.t ADD COLUMN (c INT DEFAULT 5, at TIMESTAMP DEFAULT current_timestamp(), plain INT)"
+    )
+    uri = lake.table("ns1.t").location.uri
+    now = lance.dataset(uri).to_table().to_pydict()
+    assert (now["c"], now["plain"], len({*now["at"]})) == ([5, 5], [None, None], 1)
+    assert "DEFAULT 5" in spark.sql("SHOW CREATE TABLE lake.ns1.t").first()[0]
+    spark.sql("ALTER TABLE lake.ns1.t ALTER COLUMN c SET DEFAULT 6")
+    spark.sql("INSERT INTO lake.ns1.t (id) VALUES (3)")
+    spark.sql("ALTER TABLE lake.ns1.t ALTER COLUMN c DROP DEFAULT")
+    spark.sql("INSERT INTO lake.ns1.t (id) VALUES (4)")
+    after = lance.dataset(uri).to_table().sort_by("id").to_pydict()
+    assert after["c"] == [5, 5, 6, None]
+    assert all(at is not None for at in after["at"]) and after["at"][3] > after["at"][0]
+    spark.sql("CREATE TABLE lake.ns1.copied AS SELECT * FROM lake.ns1.t")
+    assert "DEFAULT" not in spark.sql("SHOW CREATE TABLE lake.ns1.copied").first()[0]
+
+
+@pytest.mark.parametrize(
+    "column", ["c INT DEFAULT 1 + 2", "c ARRAY<INT> DEFAULT array(1)", "c DATE DEFAULT current_date()"]
+)
+def test_defaults_that_only_spark_can_evaluate_are_refused(spark, lake, column):
+    with pytest.raises((PySparkException, LanceSparkError), match="cannot have the default"):
+        spark.sql(f"CREATE TABLE lake.ns1.t (id BIGINT, {column})")
+    assert not spark.catalog.tableExists("lake.ns1.t")
+    spark.sql("CREATE TABLE lake.ns1.t (id BIGINT)")
+    with pytest.raises((PySparkException, LanceSparkError), match="cannot have the default"):
+        spark.sql(f"ALTER TABLE lake.ns1.t ADD COLUMN {column}")
