@@ -99,7 +99,7 @@ def cast_fragment(item: CastItem) -> Iterator[pa.RecordBatch]:
 
     with translated(item.location, "writing columns in another type"):
         fragment = dataset.get_fragment(item.fragment)
-        sources = [found.source for found in item.casts]
+        sources = [*dict.fromkeys(found.source for found in item.casts)]
         before = {file.path for file in fragment.metadata.files}
         written, schema = fragment.merge_columns(cast, columns=sources)
         if written.physical_rows != fragment.physical_rows:

@@ -8,11 +8,16 @@ import pyarrow as pa
 import pytest
 
 from lance_spark import LanceTable
+from lance_spark.columns.columns import alter_columns
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import InvalidOption, LanceSparkError, SchemaMismatch
 from lance_spark.format.column_defaults import default_of, settled, value_of, with_default
+from lance_spark.format.evolution import AddColumn
 from lance_spark.format.kept_types import LENGTH_KEY
+from lance_spark.storage.datasets import locate
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
+BEFORE_1970 = datetime.fromisoformat("1969-12-31T23:59:59.500000")
 UTC = pa.timestamp("us", "UTC")
 
 
@@ -35,7 +40,7 @@ def column(kind, **metadata):
         ("NULL", pa.int32(), None),
         ("DATE '2026-01-31'", pa.date32(), date(2026, 1, 31)),
         ("TIMESTAMP '2026-01-31 13:00:00+01:00'", UTC, NOW),
-        ("TIMESTAMP '1969-12-31 23:59:59.5'", pa.timestamp("us"), datetime(1969, 12, 31, 23, 59, 59, 500000)),
+        ("TIMESTAMP '1969-12-31 23:59:59.5'", pa.timestamp("us"), BEFORE_1970),
         ("current_timestamp()", UTC, NOW),
         ("now()", UTC, NOW),
     ],
@@ -108,6 +113,22 @@ def test_rows_written_without_spark_have_defaults(uri):
         table.alter_columns(defaults={"n": "'x'"})
     with pytest.raises(LanceSparkError):
         table.alter_columns(defaults={"missing": "1"})
+
+
+def test_added_columns_have_their_default_in_all_rows(uri):
+    LanceTable.for_path(uri).write(pa.table({"id": pa.array([2, 3], pa.int64())}), mode="append")
+    lance.dataset(uri).delete("id = 2")
+    added = [
+        AddColumn(("c",), pa.int32(), default="5", fill="5"),
+        AddColumn(("d",), pa.string(), kept={LENGTH_KEY: "char(3)"}, default="'a'", fill="'a  '"),
+        AddColumn(("plain",), pa.int32()),
+    ]
+    alter_columns(locate(uri), None, added, LocalRunner())
+    lance.dataset(uri).validate()
+    assert [(row["id"], row["c"], row["d"], row["plain"]) for row in rows(uri)] == [
+        (1, 5, "a  ", None),
+        (3, 5, "a  ", None),
+    ]
 
 
 def test_rows_with_a_default_obey_constraints(uri):
