@@ -68,6 +68,8 @@ class Step(NamedTuple):
     renames: tuple[tuple[str, str | None], ...] | None = None
     """If it only changed columns, without their values: (name before it, name after it or None for a dropped one), of
     those whose name is another one. None if it did more, or if that is unknown."""
+    prepares: bool = False
+    """Whether it only took over settings, before the rows of the same merge."""
 
     @property
     def replaces_all(self) -> bool:
@@ -199,8 +201,9 @@ class Steps:
 
     @property
     def only_registers_bases(self) -> bool:
-        """Whether they only let the branch read files from other places, as the first half of a merge by reference."""
-        return self.complete and bool(self.all) and all(step.operation == "UpdateBases" for step in self.all)
+        """Whether they only let the branch read files from other places, or settle settings, as a merge does first."""
+        known = (step.operation == "UpdateBases" or step.prepares for step in self.all)
+        return self.complete and bool(self.all) and all(known)
 
     def described(self) -> str:
         """The versions that changed anything, for display: ``main@7 (Update), main@8 (Delete)``."""

@@ -420,6 +420,7 @@ def _steps_of(reader: versions.VersionCache, location: DatasetLocation, span: Ve
             appended=transaction.appended,
             computed=format_versions.read_computed(properties),
             renames=renames(reader, location, PinnedVersion(span.branch, version), transaction),
+            prepares=transaction.operation == "UpdateConfig" and format_versions.PREPARES in properties,
         )
 
 

@@ -27,6 +27,7 @@ from lance_spark.merge.change_rules import MergeChange, MergeConflict, Replaceme
 from lance_spark.merge.conflict_rules import NullChange, lost_fields, result_fields
 from lance_spark.merge.option_rules import OURS
 from lance_spark.merge.report import Summary
+from lance_spark.merge.setting_rules import SettingChange
 
 # --- The ids of columns
 # Lance knows a column by its id, and a merge cannot always keep it: a column that two branches added at the same time
@@ -357,6 +358,8 @@ class ReplayPlan:
     """The written files of merged rows, as pylance's JSON: by whether it is a fragment of ours, and its id."""
     conflicts: tuple[MergeConflict, ...] = ()
     nulls: NullChange = field(default_factory=NullChange)
+    settings: SettingChange = field(default_factory=SettingChange)
+    """Settings of theirs that ours takes over: in a version before the rows, or alone."""
 
     @property
     def ours(self) -> Snapshot:
@@ -365,7 +368,7 @@ class ReplayPlan:
 
     @property
     def is_up_to_date(self) -> bool:
-        return not self.change and not self.conflicts and not self.only_settles
+        return not self.change and not self.conflicts and not self.only_settles and not self.settings
 
     @property
     def only_settles(self) -> bool:

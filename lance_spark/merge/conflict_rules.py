@@ -23,7 +23,7 @@ import pyarrow.types as pt
 
 from lance_spark.core.refs import MAIN
 from lance_spark.errors import NotCommittable
-from lance_spark.format.contents import Contents, Field, Fragment
+from lance_spark.format.contents import Field, Fragment
 from lance_spark.format.evolution import loses_structs
 from lance_spark.format.operations import Steps, key_fields
 from lance_spark.format.row_ids import Connected, Rewrite
@@ -584,7 +584,7 @@ def may_find_rows(conflicts: Iterable[MergeConflict]) -> bool:
 NO_NULLS = "cannot be null"
 SAME_KEY = "both sides have new rows with the same key"
 TWICE = "more than one row would have the same key"
-BROKEN = "would be broken by rows of theirs"
+BROKEN = "would be broken by rows of {}"
 NOT_CHECKED = "cannot be checked by the merge"
 WRITTEN = "was dropped on one side, and the other one wrote values into it"
 
@@ -607,9 +607,6 @@ _ABOUT_ROWS = (
 
 
 def _notes(sides: Sides, schema: MergeChange, ours: Delta) -> Iterator[str]:
-    settings = _changed_settings(sides.base_theirs.contents, sides.theirs.contents)
-    if settings:
-        yield f"settings are not taken over: {', '.join(settings)}"
     if ours.added and (schema.columns.add or (schema.columns_of_theirs and sides.theirs.live - sides.base_theirs.live)):
         yield NO_VALUES_OURS.format(sides.our_steps.branch or MAIN)
 
@@ -619,12 +616,6 @@ def rows_without_values(sides: Sides, change: MergeChange) -> tuple[str, ...]:
     if not (change.added and sides.ours.live - sides.base_ours.live - sides.theirs.live):
         return ()
     return (NO_VALUES_THEIRS.format(sides.their_steps.branch or MAIN),)
-
-
-def _changed_settings(before: Contents, after: Contents) -> list[str]:
-    """Keys of the configuration and of the table metadata whose values differ."""
-    pairs = ((before.config, after.config), (before.table_metadata, after.table_metadata))
-    return sorted({key for old, new in pairs for key in old.keys() | new.keys() if old.get(key) != new.get(key)})
 
 
 # --- The columns of the result, and which rows may not fit them

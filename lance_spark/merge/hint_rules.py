@@ -28,6 +28,7 @@ from lance_spark.merge.conflict_rules import (
 )
 from lance_spark.merge.following_rules import COLUMNS_COMPACTED, UNCERTAIN
 from lance_spark.merge.option_rules import EVERY, OURS, THEIRS, Prefer
+from lance_spark.merge.setting_rules import BOTH_SET, NO_COLUMN
 
 Again = Callable[[str, Sequence[str]], hints.Hint]
 """The verb as it is typed with a preference, and with columns by which rows are matched."""
@@ -63,9 +64,11 @@ _HINTS = {
     change_rules.BOTH_NEW: _NEW,
     CAST: "Cast the column in the same way on the other side, then try again.",
     NO_NULLS: "Give these rows a value or delete them where they are, or let the column be null again. Then try again.",
-    BROKEN: hints.of(
+    BROKEN.partition("{")[0]: hints.of(
         "Change or delete these rows on the side that has them, or drop the constraint: ", hints.drop_constraint(), "."
     ),
+    BOTH_SET: hints.of("Give it one value on both sides, or say whose is taken: ", hints.PREFER, "."),
+    NO_COLUMN: hints.of("Declare another layout on the side that is merged: ", hints.change_layout(), "."),
     NOT_CHECKED: hints.of(
         "Drop the constraint (", hints.drop_constraint(), "), merge, and add it again, which checks all rows."
     ),

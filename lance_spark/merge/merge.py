@@ -71,6 +71,7 @@ from lance_spark.merge.row_conflicts import (
     other_rows,
     with_rows_found,
 )
+from lance_spark.merge.setting_rules import merge_settings
 from lance_spark.merge.unshared import Unshared
 from lance_spark.scan import fragment_reads as scanning
 from lance_spark.scan.fragment_reads import deleted_offsets
@@ -415,10 +416,12 @@ def _planned(request: Request, sides: change_rules.Sides, matching: Matching) ->
     conflicts += blank_rows((request.location, there), sides, change.replaced)
     settles = settled.cells is not None and bool(settled.cells.rows)
     made = matching.given is not None or bool(settled.cells and settled.cells.emptied)
-    result = ResultRows((request.location, there), sides, change, deletions, followed.ours_old, settles, made)
+    settings = merge_settings(sides, request.prefer, conflict_rules.result_fields(sides, change))
+    conflicts += [sides.conflict(reason) for reason in settings.conflicts]
+    result = ResultRows((request.location, there), sides, change, settings, deletions, followed.ours_old, settles, made)
     conflicts += result.conflicts()
     found = result.twins() if sides.settling and not len(matching.twins) else NO_TWINS
-    change = replace(change, notes=(*change.notes, *result.notes()))
+    change = replace(change, notes=(*settings.notes(), *change.notes, *result.notes()))
     blobs = bool(change.added or change.replaced) and bool(scanning.blob_columns(there, sides.theirs.pin))
     placed = place(change, sides.ours, sides.theirs, request.reference, sidecars=blobs)
     nulls = NullChange() if conflicts else result.null_change(request.one_version)
@@ -449,6 +452,7 @@ def _planned(request: Request, sides: change_rules.Sides, matching: Matching) ->
             (*sides.their_steps.rewrites, *sides.kinship.earlier.rewrites), sides.base_theirs.contents
         ),
         nulls=nulls,
+        settings=settings,
     )
     if merges_columns:
         replay_commits.check_indexes(request.location, there, plan)
@@ -679,12 +683,12 @@ def replay(make: Callable[[], Request], engine: Engine, dry_run: bool = False) -
     for left in attempts():
         prepared = prepare(make, engine)
         try:
-            version = _committed(prepared, engine)
+            done, version = _committed(prepared, engine)
         except Conflict:
             if not left:
                 raise
             continue
-        return _carried(prepared, version, engine)
+        return _carried(done, version, engine)
     raise overtaken(make().ours.branch)
 
 
@@ -716,24 +720,45 @@ def commit_prepared(prepared: PreparedReplay, engine: Engine) -> MergeResult:
     request, plan, _ = prepared
     written = [f"data/{file['path']}" for file in plan.patched.values()]
     check_written(open_root(request, plan.ours.root.uri), None, [*(copy.target for copy in plan.copies), *written])
-    return _carried(prepared, _committed(prepared, engine), engine)
+    return _carried(*_committed(prepared, engine), engine)
 
 
-def _committed(prepared: PreparedReplay, engine: Engine) -> int | None:
-    """The version that was made; None if there was nothing to commit. Raises Conflict; then nothing was committed."""
+def _committed(prepared: PreparedReplay, engine: Engine) -> tuple[PreparedReplay, int | None]:
+    """What was committed, and its version; None if there was nothing to commit. Raises Conflict; then it was not."""
     request, plan, _ = prepared
     if plan.is_up_to_date and not plan.is_agreed:
-        return None
+        return prepared, None
     engine.tell(WorkProgress("commit"))
     with _denied(request, plan):
-        if plan.is_up_to_date:
-            return replay_commits.commit_record(request.location, plan)
-        if plan.nulls.fields and not plan.nulls.is_all:
-            replay_commits.commit_nulls(request.location, plan)
-            raise overtaken(request.ours.branch)  # by ourselves: the rest is planned again on top of it
-        if plan.only_settles:
-            return replay_commits.commit_record(request.location, plan)
-        return replay_commits.commit(request.location, request.their_location, plan, request.alone)
+        if plan.settings:
+            version = replay_commits.commit_settings(request.location, plan)
+            if not plan.change and not plan.only_settles:
+                return prepared, version
+            after = _after(request, version)
+            rest = prepare(lambda: after, engine)
+            told = replace(rest.plan.change, notes=(*plan.settings.notes(), *rest.plan.change.notes))
+            return _committed(rest._replace(plan=replace(rest.plan, change=told)), engine)
+        return prepared, _commit(prepared)
+
+
+def _after(request: Request, version: int) -> Request:
+    """The request for the next version of ours, which has the settings that came with it."""
+    path = request.our_path
+    if path is not None:
+        path = (*path, VersionSpan(request.ours.branch, request.ours.version, version))
+    return replace(request, ours=pin_version(request.location, request.ours.branch, version), our_path=path)
+
+
+def _commit(prepared: PreparedReplay) -> int:
+    request, plan, _ = prepared
+    if plan.is_up_to_date:
+        return replay_commits.commit_record(request.location, plan)
+    if plan.nulls.fields and not plan.nulls.is_all:
+        replay_commits.commit_nulls(request.location, plan)
+        raise overtaken(request.ours.branch)  # by ourselves: the rest is planned again on top of it
+    if plan.only_settles:
+        return replay_commits.commit_record(request.location, plan)
+    return replay_commits.commit(request.location, request.their_location, plan, request.alone)
 
 
 def _carried(prepared: PreparedReplay, version: int | None, engine: Engine) -> MergeResult:

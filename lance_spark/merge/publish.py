@@ -173,7 +173,7 @@ def take_back_table(publish: TablePublish, engine: Engine) -> Published:
     for left in attempts():
         marks = find_marks(publish)
         if marks.taken_back is not None:
-            _take_back_nulls(publish, engine)
+            _take_back_before(publish, engine)
             return Published(marks.taken_back - 1, marks.taken_back)
         head, reverted = pin_latest(publish.location, None), None
         if marks.published is not None:
@@ -189,13 +189,13 @@ def take_back_table(publish: TablePublish, engine: Engine) -> Published:
             if not left:
                 raise
             continue
-        _take_back_nulls(publish, engine)
+        _take_back_before(publish, engine)
         return Published(version - 1, version)
     raise overtaken(None)
 
 
-def _take_back_nulls(publish: TablePublish, engine: Engine) -> None:
-    """Undo which columns may be null, where a publish has changed that in a version of its own; once.
+def _take_back_before(publish: TablePublish, engine: Engine) -> None:
+    """Undo settings, and which columns may be null, where a publish has changed these in versions of their own; once.
 
     It comes last: the published rows may be the ones without values. If rows of others are too, it stays as it is.
     """
@@ -209,18 +209,10 @@ def _take_back_nulls(publish: TablePublish, engine: Engine) -> None:
         for version, told in found.items()
         if told.get(PUBLISH_ID) == publish.publish_id and told.get(ACTION) == TAKE_BACK
     ]
-    if not changed or len(backs) > 1:
-        return
-    make = pick_requests(
-        location,
-        PinnedVersion(None, changed[0]),
-        None,
-        TAKE_BACK,
-        MergeOptions(message=_message(publish)),
-        publish.publish_id,
-    )
-    with suppress(Conflict, Refused):
-        replay(make, engine)
+    for version in changed[max(0, len(backs) - 1) :]:
+        pin, options = PinnedVersion(None, version), MergeOptions(message=_message(publish))
+        with suppress(Conflict, Refused):
+            replay(pick_requests(location, pin, None, TAKE_BACK, options, publish.publish_id), engine)
 
 
 def _reverted(publish: TablePublish, published: int, engine: Engine) -> PreparedReplay | None:

@@ -31,6 +31,7 @@ from lance_spark.format.versions import (
     BRINGS,
     MOVED,
     NULLS_OF,
+    PREPARES,
     RECEIVE,
     REORDERED,
     REPLACES,
@@ -186,6 +187,25 @@ def commit_nulls(location: DatasetLocation, plan: ReplayPlan) -> None:
     if plan.trace.publish:
         properties[NULLS_OF] = plan.trace.publish
     commit_on(location, plan.ours.pin, lance.LanceOperation.Project(schema), properties, newest=newest)
+
+
+def commit_settings(location: DatasetLocation, plan: ReplayPlan) -> int:
+    """Commit the settings that ours takes over; returns the version. Raises Conflict.
+
+    Before the rows, so that whoever writes rows meanwhile obeys the constraints that come; or alone, as the replay.
+    """
+    import lance
+
+    newest = open_newest(location, plan.ours.pin, alone=True)
+    kinds = {"config_updates": plan.settings.config, "table_metadata_updates": plan.settings.metadata}
+    updates = {kind: lance.LanceOperation.UpdateMap(updates=dict(values)) for kind, values in kinds.items() if values}
+    if plan.change or plan.only_settles:
+        properties = {ACTION: plan.trace.action, MESSAGE: f"Settings, for: {plan.message}", PREPARES: "true"}
+        properties |= {NULLS_OF: plan.trace.publish} if plan.trace.publish else {}
+    else:
+        properties = {**plan.trace.properties(plan.message), **_told(plan)}
+    operation = lance.LanceOperation.UpdateConfig(**updates)
+    return commit_on(location, plan.ours.pin, operation, properties, newest=newest).version
 
 
 def commit_record(location: DatasetLocation, plan: ReplayPlan) -> int:

@@ -42,6 +42,7 @@ from lance_spark.merge.conflict_rules import (
     ResultField,
 )
 from lance_spark.merge.option_rules import OURS, THEIRS, Side
+from lance_spark.merge.setting_rules import SettingChange
 from lance_spark.scan.fragment_reads import (
     FragmentRows,
     RowSource,
@@ -51,7 +52,7 @@ from lance_spark.scan.fragment_reads import (
     stored_schema,
 )
 from lance_spark.write.constraint_rules import Check, declared
-from lance_spark.write.constraints import rows_breaking
+from lance_spark.write.constraints import rows_breaking, with_columns
 
 # --- Columns that both sides added, alike
 # Read only if both sides have values of such a column in the same fragments.
@@ -315,6 +316,8 @@ class ResultRows:
     locations: Locations
     sides: Sides
     change: MergeChange
+    settings: SettingChange
+    """Those of theirs that ours takes over."""
     deletions: Mapping[int, Sequence[int]]
     """Rows that the plan deletes where both sides deleted rows, by fragment of ours."""
     ours_old: Mapping[int, row_ids.Runs]
@@ -521,27 +524,44 @@ class ResultRows:
             suspects, twice = there, there.counted_in([there]).above(1)
         return [self.sides.conflict(TWICE, rows=suspects.examples(twice))] if len(twice) else []
 
-    # --- Constraints, which are those of ours
+    # --- Constraints: those of ours, and those that come with the merge
 
     def _constraints(self) -> Iterator[MergeConflict]:
-        """Constraints that rows of the result break, or might break where two sides meet in a row."""
-        sides, there = self.sides, self.locations[1]
-        mine = declared(sides.ours.contents.config)
-        vouched = {*declared(sides.theirs.contents.config)} if mine else set()
-        for constraint in mine:
-            try:
-                check = Check(constraint, self._schema(THEIRS))
-            except InvalidOption:
-                yield sides.conflict(f"{constraint} of {OURS} {NOT_CHECKED}: {THEIRS} has other columns")
-                continue
-            if constraint not in vouched:
-                found = delta(sides.base_theirs, sides.theirs)
-                brought = [each.id for each in (*found.added, *(after for _, after in found.changed))]
-                rows = tuple(islice(rows_breaking(there, sides.theirs.pin, check, brought), _EXAMPLES))
-                if rows:
-                    yield sides.conflict(f"{constraint} {BROKEN}", rows=rows)
-            if self._meet(check):
+        """Constraints that rows of the result break, or might break where two sides meet in a row.
+
+        Each side vouches for the rows of its own version, under its own constraints.
+        """
+        sides = self.sides
+        wanted = declared(self.settings.on(sides.ours.contents.config))
+        for constraint in wanted:
+            checks = []
+            for side, now in ((OURS, sides.ours), (THEIRS, sides.theirs)):
+                try:
+                    check = Check(constraint, self._with_nulls(side))
+                except InvalidOption:
+                    yield sides.conflict(f"{constraint} {NOT_CHECKED}: {side} has other columns")
+                    break
+                checks.append(check)
+                if constraint not in declared(now.contents.config):
+                    rows = tuple(islice(self._breaking(side, check), _EXAMPLES))
+                    if rows:
+                        yield sides.conflict(f"{constraint} {BROKEN.format(side)}", rows=rows)
+            if len(checks) > 1 and self._meet(checks[1]):
                 yield sides.conflict(f"{constraint} {NOT_CHECKED}: rows of the result have values of both sides")
+
+    def _with_nulls(self, side: Side) -> pa.Schema:
+        """The columns of a side, and those that its rows get from the other one, without values."""
+        mine, other = (self._schema(each) for each in ((OURS, THEIRS) if side == OURS else (THEIRS, OURS)))
+        found = {entry.path[0] for entry in self.fields if len(entry.path) == 1}
+        return with_columns(mine, pa.schema([each for each in other if each.name in found]))
+
+    def _breaking(self, side: Side, check: Check) -> Iterator[str]:
+        """Rows that a side brings, and that break a constraint."""
+        sides = self.sides
+        base, now = (sides.base_ours, sides.ours) if side == OURS else (sides.base_theirs, sides.theirs)
+        found = delta(base, now)
+        brought = [each.id for each in (*found.added, *(after for _, after in found.changed))]
+        return rows_breaking(self.locations[side == THEIRS], now.pin, check, brought)
 
     def _meet(self, check: Check) -> bool:
         """Whether a row of the result may have columns of a constraint from both sides, or values of neither."""

@@ -68,8 +68,8 @@ def breaking(location: DatasetLocation, check: Check, rows: list[str], outcome: 
 def shown_rows(check: Check, batch: pa.RecordBatch, broken: pa.Array) -> Iterator[str]:
     """Some rows, by the columns that a constraint names."""
     names = [name for name in check.columns if name in batch.schema.names]
-    for row in batch.select(names).take(broken[:EXAMPLES]).to_pylist():
-        yield ", ".join(f"{name} = {_short(row[name])}" for name in names)
+    for row in batch.select(names or batch.schema.names[:1]).take(broken[:EXAMPLES]).to_pylist():
+        yield ", ".join(f"{name} = {_short(row.get(name))}" for name in names or check.columns)
 
 
 def _short(value: object) -> str:
@@ -80,13 +80,17 @@ def _short(value: object) -> str:
 def rows_breaking(
     location: DatasetLocation, pin: PinnedVersion, check: Check, fragments: Iterable[int] | None = None
 ) -> Iterator[str]:
-    """Rows of a version, or of some of its fragments, that break a constraint. Reads the columns that it names."""
+    """Rows of a version, or of some of its fragments, that break a constraint. Reads the columns that it names.
+
+    Those that the version lacks are null.
+    """
     dataset = open_pinned(location, pin)
     with translated(location, "reading the columns of a constraint"):
         parts = None if fragments is None else [dataset.get_fragment(key) for key in fragments]
         if parts is not None and not parts:
             return
-        for batch in dataset.scanner(columns=[*check.columns], fragments=parts).to_batches():
+        known = [name for name in check.columns if name in dataset.schema.names]
+        for batch in dataset.scanner(columns=known, fragments=parts, with_row_address=not known).to_batches():
             broken = check.broken(batch)
             yield from shown_rows(check, batch, broken)
             if len(broken) > EXAMPLES:

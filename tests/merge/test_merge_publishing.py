@@ -283,7 +283,7 @@ def test_which_columns_may_be_null_is_taken_back_too(uri, monkeypatch, nullable,
     assert 77 in ids(head(uri))
     if killed:
         with monkeypatch.context() as patch:
-            patch.setattr(publishing, "_take_back_nulls", lambda *_: None)
+            patch.setattr(publishing, "_take_back_before", lambda *_: None)
             take_back(given)
     back = take_back(given)
     assert (rows(head(uri)), head(uri).schema) == (before, schema)

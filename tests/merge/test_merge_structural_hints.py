@@ -23,6 +23,7 @@ from lance_spark.merge.conflict_rules import (
 )
 from lance_spark.merge.conflict_rules import CAST as CAST_HERE
 from lance_spark.merge.following_rules import COLUMNS_COMPACTED, UNCERTAIN
+from lance_spark.merge.setting_rules import BOTH_SET, NO_COLUMN
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "x": pa.array([1, 2, 3], pa.int32())})
 
@@ -207,7 +208,9 @@ TYPED = {
     change_rules.BOTH_NEW: "one new column dropped",
     CAST_HERE: "the same type",
     NO_NULLS: "a value given",
-    BROKEN: "the row changed",
+    BROKEN.partition("{")[0]: "the row changed",
+    BOTH_SET: "test_settings_alone_are_a_merge_that_the_next_one_begins_with",
+    NO_COLUMN: "test_a_setting_that_names_a_dropped_column_is_a_conflict",
     NOT_CHECKED: "the constraint dropped",
     WRITTEN: "the column restored",
     KEY_CHANGED.partition("'")[0]: "the same new key",

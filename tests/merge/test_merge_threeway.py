@@ -505,8 +505,7 @@ def test_comments_of_both_sides_are_in_the_result_beside_other_changes():
     ("theirs", "ours", "notes"),
     [
         ({}, {}, []),
-        ({"config": {"a": "1"}}, {}, ["settings are not taken over: a"]),
-        ({"config": {"a": "1"}, "table_metadata": {"b": "2"}}, {}, ["settings are not taken over: a, b"]),
+        ({"config": {"a": "1"}}, {}, []),
         ({"fields": (ID, VALUE._replace(name="value"))}, {}, []),
         ({"fields": (*FIELDS, NEW)}, {}, ["rows that 'main' added have no values in new columns"]),
         ({}, {"fields": (*FIELDS, NEW)}, ["rows of 'exp' have no values in columns that were added since"]),

@@ -5,6 +5,7 @@ import pytest
 from support.merge_datasets import add, assert_sound, head, rows, run, table
 from support.remote_datasets import branch_off, made_clone, origin, pulled, pushed
 
+from lance_spark import LanceTable
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, InvalidOption, Refused
 from lance_spark.refs.refs import alter_branch
@@ -198,3 +199,21 @@ def test_a_protected_branch_is_not_reset(places):
 def test_a_reset_takes_no_options_of_a_merge(ff_only, message):
     with pytest.raises(InvalidOption, match="merges nothing"):
         check_reset(ff_only, message)
+
+
+def test_settings_go_with_the_rows(places):
+    source, local = places
+    LanceTable.for_path(source).constraints.add("small", "v < 5000")
+    add(source, 120, 121)
+    LanceTable.for_path(local).constraints.add("own", "v < 9000")
+    run_reset(places)
+    assert LanceTable.for_path(local).constraints.list() == {"small": "v < 5000"}
+    LanceTable.for_path(source).constraints.drop("small")
+    assert pulled(local, source).merged.version is not None
+    assert LanceTable.for_path(local).constraints.list() == {}
+    LanceTable.for_path(local).constraints.add("more", "v < 7000")
+    add(local, 130, 131)
+    pushed(local, source)
+    assert LanceTable.for_path(source).constraints.list() == {"more": "v < 7000"}
+    assert pairs(local) == pairs(source)
+    assert pulled(local, source).merged.up_to_date
