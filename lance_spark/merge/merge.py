@@ -417,9 +417,8 @@ def _planned(request: Request, sides: change_rules.Sides, matching: Matching) ->
     settles = settled.cells is not None and bool(settled.cells.rows)
     made = matching.given is not None or bool(settled.cells and settled.cells.emptied)
     settings = merge_settings(sides, request.prefer, conflict_rules.result_fields(sides, change))
-    conflicts += [sides.conflict(reason) for reason in settings.conflicts]
     result = ResultRows((request.location, there), sides, change, settings, deletions, followed.ours_old, settles, made)
-    conflicts += result.conflicts()
+    conflicts += [*map(sides.conflict, settings.conflicts), *result.conflicts()]
     found = result.twins() if sides.settling and not len(matching.twins) else NO_TWINS
     change = replace(change, notes=(*settings.notes(), *change.notes, *result.notes()))
     blobs = bool(change.added or change.replaced) and bool(scanning.blob_columns(there, sides.theirs.pin))
@@ -428,9 +427,7 @@ def _planned(request: Request, sides: change_rules.Sides, matching: Matching) ->
     merges_columns = False
     if not conflicts:
         change = _with_dead_rows(there, sides, change, placed)
-        emptied = any(0 < len(deletions.get(each.ours.id, ())) == each.ours.rows for each in change.replaced)
-        emptied = emptied or _empties(sides.ours, change.followed.deletions)
-        emptied = emptied or any(len(back.get(each.ours.id, ())) == each.ours.physical_rows for each in change.replaced)
+        emptied = _empties(sides.ours, change, deletions, back)
         change_rules.check_key(sides, change)
         rest = conflict_rules.without_nulls(change, nulls)
         hint = partial(in_steps, sides.theirs.pin, sides.their_steps)
@@ -495,10 +492,18 @@ def _with_dead_rows(
     return replace(change, followed=replace(change.followed, dead=dead))
 
 
-def _empties(ours: format_versions.Snapshot, deletions: Mapping[int, Sequence[int]]) -> bool:
-    """Whether the deletions take the last rows of a fragment."""
-    return bool(deletions) and any(
-        len(deletions.get(fragment.id, ())) == fragment.rows for fragment in ours.contents.fragments()
+def _empties(
+    ours: format_versions.Snapshot,
+    change: change_rules.MergeChange,
+    deletions: Mapping[int, Sequence[int]],
+    back: Mapping[int, Sequence[int]],
+) -> bool:
+    """Whether a plan takes the last rows of a fragment of ours."""
+    followed = change.followed.deletions
+    return (
+        any(0 < len(deletions.get(each.ours.id, ())) == each.ours.rows for each in change.replaced)
+        or (bool(followed) and any(len(followed.get(each.id, ())) == each.rows for each in ours.contents.fragments()))
+        or any(len(back.get(each.ours.id, ())) == each.ours.physical_rows for each in change.replaced)
     )
 
 
