@@ -26,6 +26,7 @@ from lance_spark.cleanup.report import (
     without,
 )
 from lance_spark.cleanup.retention_rules import nanoseconds
+from lance_spark.core.services import keeps_versions
 from lance_spark.core.texts import EPOCH
 from lance_spark.engine.local import Engine
 from lance_spark.errors import CorruptData, LanceSparkError, NotFound, Refused
@@ -124,7 +125,7 @@ def _of_service(catalog: Catalog, within: Identifier) -> Lake:
             return None  # dropped meanwhile
         except Refused as refused:
             return refused.message
-        inside = table.parts[: len(within.parts)] == within.parts
+        inside = table.parts[: len(within.parts)] == within.parts and not keeps_versions(location)
         return FleetTable(str(table), location, is_cleaned=inside)
 
     found = each(catalog.root, look, list_tables(catalog, recursive=True))
@@ -132,6 +133,11 @@ def _of_service(catalog: Catalog, within: Identifier) -> Lake:
         raise NotFound(f"There is no table in {catalog.uri}.", hint="Check its address and properties.")
     tables = {looked.location.uri: looked for looked in reversed(found) if isinstance(looked, FleetTable)}
     notes = [looked for looked in found if isinstance(looked, str)]
+    notes += [
+        f"'{looked.name}' is left alone: the catalog keeps its versions (managed_versioning)"
+        for looked in found
+        if isinstance(looked, FleetTable) and keeps_versions(looked.location)
+    ]
     notes += [
         f"'{looked.name}' has the directory of '{tables[looked.location.uri].name}', which is cleaned once"
         for looked in found

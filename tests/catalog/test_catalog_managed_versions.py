@@ -1,7 +1,7 @@
 """A catalog that keeps the versions of its tables: each commit of ours goes through it, and no other change is made."""
 
 import threading
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 
 import lance
 import lance_namespace
@@ -9,9 +9,13 @@ import pyarrow as pa
 import pytest
 from support.managed_versions import managed_versions
 from support.rest_catalogs import KEY, served
+from support.scripts import script
 
 from lance_spark import CleanupPolicy, LanceCatalog, LanceTable, register, unregister
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, NotFound, Refused, StorageFailure
+from lance_spark.fsck.lake import fsck_catalog
+from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.storage import services
 from lance_spark.storage.commits import commit_on
 
@@ -166,6 +170,23 @@ def test_what_is_no_commit_to_main_is_refused_by_its_name(kept, tmp_path):
     assert list(kept.versions["t"]) == [1]
     assert not (tmp_path / "clone").exists()
     assert KEY not in repr(table.location)
+
+
+@pytest.mark.when(day=0)
+@pytest.mark.parametrize("moves", [True, False])
+def test_maintenance_and_cleanup_leave_them_alone_and_say_so(kept):
+    for mode in ("errorifexists", "append", "append"):
+        kept.lake.write_table(ROWS, "t", mode)
+    policy = {"cleanup": {"older_than": "0s", "commit_window": "0s", "undo_window": "0s"}, "compaction": {}}
+    report = kept.lake.maintain(policy, run_on="local").apply()
+    assert report.exit_code == 0
+    assert any("managed_versioning" in note for note in report.notes)
+    pairs = [word for pair in kept.properties.items() for word in ("--property", "=".join(pair))]
+    assert script("jobs/cleanup.py").main(["--impl", "rest", *pairs, "--older-than", "0s", "--execute", "--local"]) == 0
+    assert ids(kept) == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert list(kept.versions["t"]) == [1, 2, 3]
+    assert [kept.lake.table("t", version=each).count_rows() for each in (1, 2, 3)] == [3, 6, 9]
+    assert fsck_catalog(kept.lake.catalog, FsckOptions(), LocalRunner(), datetime.now(timezone.utc)).exit_code == 0
 
 
 @pytest.mark.when(day=0)

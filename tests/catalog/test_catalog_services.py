@@ -345,6 +345,26 @@ def glue(moto, bucket, storage):
 
 @pytest.mark.s3
 @pytest.mark.when(day=0)
+def test_jobs_are_about_the_tables_of_glue(glue, storage, capsys):
+    properties, sales = glue
+    catalog = LanceCatalog.connect("glue", properties)
+    for mode in ("errorifexists", "overwrite", "overwrite"):
+        catalog.write_table(ROWS, f"{sales}.t", mode)
+    place = catalog.describe_table(f"{sales}.t").location.uri
+    now = ["--older-than", "0s", "--commit-window", "0s", "--undo-window", "0s", "--execute"]
+    pairs = [word for pair in properties.items() for word in ("--property", "=".join(pair))]
+    for job, options in (("cleanup", now), ("fsck", ["--deep"]), ("maintain", ["--execute"])):
+        assert script(f"jobs/{job}.py").main(["--impl", "glue", *pairs, *options, "--local"]) == 0
+        told = capsys.readouterr()
+        assert f"{sales}.t" in told.out or "1 table" in told.out
+        assert KEY not in f"{told.out}{told.err}"
+    assert len(lance.dataset(place, storage_options=storage).versions()) == 1
+    assert main(["--impl", "glue", *pairs, "schedule", "--for", "cron", "--to", "unused"]) == 3
+    assert "not services" in capsys.readouterr().err
+
+
+@pytest.mark.s3
+@pytest.mark.when(day=0)
 def test_glue_and_its_own_client_take_turns_and_all_its_tables_are_maintained(glue, storage):
     properties, sales = glue
     ours, theirs = LanceCatalog.connect("glue", properties), lance_namespace.connect("glue", properties)
