@@ -29,13 +29,6 @@ from lance_spark.format.kept_types import kept_of
 from lance_spark.format.schema import unknown_column, why_not
 from lance_spark.format.versions import write_computed
 
-WORTH = 16 * 2**20
-"""Minimum bytes of rows before writing columns is considered. Below, whole rows are as fast, and leave indexes and
-versions of other rows alone."""
-_DEARER = 2
-"""Extra cost of a column: it is written for all rows of the table, and read for those that keep their value."""
-
-
 SQL, FUNCTION, FRAME = "a dict of SQL", "a function", "a DataFrame"
 """What values come from. Each has verbs of its own."""
 _ENDINGS = {SQL: "", FUNCTION: "_with", FRAME: "_from"}
@@ -94,26 +87,6 @@ def _kind_of(values: Any) -> str | None:
     if is_frame(values):
         return FRAME
     return FUNCTION if callable(values) else None
-
-
-@dataclass(frozen=True)
-class UpdateSize:
-    stored_bytes: int
-    rows: int
-    """Live rows of the table."""
-    column_width: float
-    """Bytes of one row of the columns that are set, as an estimate."""
-
-
-def columns_may_be_cheaper(size: UpdateSize) -> bool:
-    """Whether counting the matching rows is worthwhile."""
-    return columns_are_cheaper(size, size.rows)
-
-
-def columns_are_cheaper(size: UpdateSize, matched: int) -> bool:
-    """Whether new files for the columns, with all rows, are smaller than this many whole rows."""
-    rows_bytes = size.stored_bytes * matched / max(1, size.rows)
-    return rows_bytes >= WORTH and _DEARER * size.column_width * size.rows <= rows_bytes
 
 
 def set_where(values: dict[str, str], where: str | None) -> dict[str, str]:

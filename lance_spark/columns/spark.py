@@ -39,9 +39,8 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import names_of
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import ReadOptions
-from lance_spark.core.texts import quoted_name
 from lance_spark.engine.session_spark import SparkRunner
-from lance_spark.engine.types_spark import to_arrow, to_spark, wire_schema
+from lance_spark.engine.types_spark import quoted, to_arrow, to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
 from lance_spark.format.blobs import holds_blobs
@@ -274,11 +273,6 @@ def repeated_key(frame: DataFrame, keys: Sequence[str]) -> Mapping[str, object] 
     complete = frame.select(*columns).dropna()
     found = complete.groupBy(*columns).count().where("count > 1").first()
     return None if found is None else {key: found[key] for key in keys}
-
-
-def quoted(name: str, side: str | None = None) -> Column:
-    """A column by its name, quoted if necessary; ``side`` is the alias of its DataFrame."""
-    return F.col(quoted_name(name) if side is None else f"{side}.{quoted_name(name)}")
 
 
 # --- From the arguments of the verbs to a computation; only checks run

@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
-from lance_spark.engine.lazy_spark import st
+from lance_spark.core.texts import quoted_name
+from lance_spark.engine.lazy_spark import F, st
 from lance_spark.engine.lengths_spark import Lengths, lengths_in, struct_text
 from lance_spark.errors import SchemaMismatch
 from lance_spark.format.blobs import BLOB_KEY, is_blob, is_list_of_blobs, is_list_of_bytes, mark_elements
 from lance_spark.format.column_defaults import DEFAULT_KEY, default_of, is_now
 from lance_spark.format.kept_types import KEPT, LENGTH_KEY, TYPE_KEY, belongs, kept_of
 from lance_spark.format.schema import shown_fields, stored_fields
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 LIST_SIZE_KEY = "arrow.fixed-size-list.size"
 """Column metadata that holds a vector's length, under the JVM connector's key."""
@@ -300,3 +304,8 @@ def _encode_metadata(metadata: Mapping[str, Any]) -> dict[str, str] | None:
         if key not in (LIST_SIZE_KEY, *KEPT, *_SPARK_DEFAULTS)
     }
     return kept or None
+
+
+def quoted(name: str, side: str | None = None) -> Column:
+    """A column by its name, quoted if necessary; ``side`` is the alias of its DataFrame."""
+    return F.col(quoted_name(name) if side is None else f"{side}.{quoted_name(name)}")

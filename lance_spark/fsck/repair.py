@@ -31,9 +31,8 @@ from lance_spark.format.transactions import MESSAGE
 from lance_spark.format.versions import Root, Snapshot, Trace, read_trace
 from lance_spark.fsck import finding_rules, quarantine, repair_rules
 from lance_spark.fsck.file_contents import leave_out, look_inside, size_of
-from lance_spark.fsck.fsck import Examined, examine
+from lance_spark.fsck.fsck import Examined, examine, first_origin
 from lance_spark.fsck.option_rules import FsckOptions, RepairOptions
-from lance_spark.fsck.record_findings import first_origin
 from lance_spark.fsck.report import FsckReport
 from lance_spark.indexes.index_segments import commit_indexes
 from lance_spark.refs.refs import create_branch_at

@@ -44,8 +44,7 @@ from lance_spark.optimize.compaction_rules import (
 )
 from lance_spark.optimize.order_rules import Ordering
 from lance_spark.rows.action_rules import Prepared
-from lance_spark.rows.row_commits import discard
-from lance_spark.rows.rows import Finish, finish, new_terms
+from lance_spark.rows.rows import Finish, discard, finish, new_terms
 from lance_spark.scan.partition_rules import FRAGMENT_COST
 from lance_spark.storage import copying, versions
 from lance_spark.storage.commits import attempts, overtaken, unchanged

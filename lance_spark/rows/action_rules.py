@@ -403,3 +403,32 @@ def new_fragments(before: Collection[int], after: Mapping[int, Fragment], moved:
         for key, fragment in after.items()
         if key not in before and not any(file.path in moved for file in fragment.files)
     )
+
+
+# --- Updates of narrow columns of wide tables: whether files of columns are smaller than whole rows
+
+WORTH = 16 * 2**20
+"""Minimum bytes of rows before writing columns is considered. Below, whole rows are as fast, and leave indexes and
+versions of other rows alone."""
+_DEARER = 2
+"""Extra cost of a column: it is written for all rows of the table, and read for those that keep their value."""
+
+
+@dataclass(frozen=True)
+class UpdateSize:
+    stored_bytes: int
+    rows: int
+    """Live rows of the table."""
+    column_width: float
+    """Bytes of one row of the columns that are set, as an estimate."""
+
+
+def columns_may_be_cheaper(size: UpdateSize) -> bool:
+    """Whether counting the matching rows is worthwhile."""
+    return columns_are_cheaper(size, size.rows)
+
+
+def columns_are_cheaper(size: UpdateSize, matched: int) -> bool:
+    """Whether new files for the columns, with all rows, are smaller than this many whole rows."""
+    rows_bytes = size.stored_bytes * matched / max(1, size.rows)
+    return rows_bytes >= WORTH and _DEARER * size.column_width * size.rows <= rows_bytes

@@ -18,12 +18,11 @@ from pyspark.sql import types as st
 from pyspark.sql.types import StructField, StructType
 
 from lance_spark.columns.columns import alter_columns
-from lance_spark.columns.spark import quoted
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.words import Hinting
 from lance_spark.engine.session_spark import engine_of
-from lance_spark.engine.types_spark import declared_defaults, showing_defaults, to_arrow, wire_schema
+from lance_spark.engine.types_spark import declared_defaults, quoted, showing_defaults, to_arrow, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import AlreadyExists, InvalidOption
 from lance_spark.format.kept_types import is_plain

@@ -22,9 +22,8 @@ from lance_spark.layout.key_rules import Key, with_keys
 from lance_spark.layout.layout_rules import TableLayout
 from lance_spark.layout.pruning import judge
 from lance_spark.rows.action_rules import REPLACING, Prepared
-from lance_spark.rows.row_commits import discard
 from lance_spark.rows.row_files import without_rows
-from lance_spark.rows.rows import Finish, finish, new_terms
+from lance_spark.rows.rows import Finish, discard, finish, new_terms
 from lance_spark.scan.fragment_reads import Scan, ScanColumns, check_filter, fragment_sizes
 from lance_spark.storage import commits
 from lance_spark.storage.datasets import open_pinned

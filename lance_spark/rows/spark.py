@@ -26,11 +26,8 @@ from lance_spark.columns.fill_rules import (
     Asked,
     BackfillOptions,
     ComputedColumns,
-    UpdateSize,
-    columns_are_cheaper,
-    columns_may_be_cheaper,
 )
-from lance_spark.columns.spark import SqlValues, quoted, values_of
+from lance_spark.columns.spark import SqlValues, values_of
 from lance_spark.core.catalog_options import OWN_NAME
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, PinnedVersion
@@ -38,14 +35,20 @@ from lance_spark.core.storage_options import PREFIX
 from lance_spark.core.table_options import ReadOptions, WriteOptions
 from lance_spark.core.texts import quoted_name
 from lance_spark.engine.session_spark import SparkRunner
-from lance_spark.engine.types_spark import to_arrow, to_spark, wire_schema
+from lance_spark.engine.types_spark import quoted, to_arrow, to_spark, wire_schema
 from lance_spark.engine.workers_spark import plainly
 from lance_spark.errors import Conflict, InvalidOption, LanceSparkError, SchemaMismatch
 from lance_spark.format.blobs import BLOB_KEY
 from lance_spark.format.schema import ROW_ADDRESS, conform, row_width
 from lance_spark.indexes.index_segments import describe_segments
 from lance_spark.rows import action_rules
-from lance_spark.rows.action_rules import ChangeResult, Prepared
+from lance_spark.rows.action_rules import (
+    ChangeResult,
+    Prepared,
+    UpdateSize,
+    columns_are_cheaper,
+    columns_may_be_cheaper,
+)
 from lance_spark.rows.row_files import delete_offsets, write_parts
 from lance_spark.rows.rows import Finish, check_unambiguous, finish, new_terms
 from lance_spark.scan.fragment_reads import Scan, ScanColumns, fragment_sizes, read_batches, stored_schema

@@ -57,10 +57,9 @@ from lance_spark.lake.report import Publish, report
 from lance_spark.maintenance.spark import MaintenancePlan, Policy, plan_of_catalog
 from lance_spark.merge.option_rules import Prefer, PublishOptions
 from lance_spark.spark import at_server_rules
-from lance_spark.spark.at_server import tells
 from lance_spark.spark.lake import LakeBranches, LakeTags, published
 from lance_spark.spark.maintenance import data_frame
-from lance_spark.spark.refs import spec_of
+from lance_spark.spark.refs import spec_of, tells
 from lance_spark.spark.table import LanceTable
 from lance_spark.tables.local_write import write_arrow
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from lance_spark.core.show import Card, Shown
 from lance_spark.spark import at_server_rules
-from lance_spark.spark.at_server import tells
-from lance_spark.spark.refs import Handle
+from lance_spark.spark.refs import Handle, tells
 from lance_spark.write.constraints import add_constraint, constraints_of, drop_constraint
 
 

@@ -33,8 +33,7 @@ from lance_spark.frozen.frozen import (
     unfreeze,
 )
 from lance_spark.spark import at_server_rules
-from lance_spark.spark.at_server import tells
-from lance_spark.spark.refs import Collection, Handle
+from lance_spark.spark.refs import Collection, Handle, tells
 
 if TYPE_CHECKING:
     import pyarrow as pa

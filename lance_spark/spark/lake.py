@@ -21,8 +21,7 @@ from lance_spark.lake.report import LakeDiff, Publish
 from lance_spark.merge.option_rules import Prefer, PublishOptions
 from lance_spark.session.caches import refresh
 from lance_spark.spark import at_server_rules
-from lance_spark.spark.at_server import tells
-from lance_spark.spark.refs import Collection
+from lance_spark.spark.refs import Collection, tells
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

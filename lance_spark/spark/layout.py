@@ -15,8 +15,7 @@ from lance_spark.layout.facts import layout_bounds
 from lance_spark.layout.layout_rules import TableLayout, parse
 from lance_spark.optimize.by_layout import complete_facts
 from lance_spark.spark import at_server_rules
-from lance_spark.spark.at_server import tells
-from lance_spark.spark.refs import Handle
+from lance_spark.spark.refs import Handle, tells
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.versions import read_contents
 

@@ -39,8 +39,7 @@ from lance_spark.optimize.mem_wal import WalResult, compact_wal
 from lance_spark.optimize.optimize import optimize
 from lance_spark.session.caches import refresh
 from lance_spark.spark import at_server_rules
-from lance_spark.spark.at_server import tells
-from lance_spark.spark.refs import Collection, Handle, RefVerbs
+from lance_spark.spark.refs import Collection, Handle, RefVerbs, tells
 from lance_spark.storage.datasets import locate
 
 if TYPE_CHECKING:

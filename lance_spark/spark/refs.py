@@ -1,11 +1,13 @@
-"""``table.branches``, ``table.tags`` and ``table.remotes``; also ``expire_refs`` and ``reflog``."""
+"""``table.branches``, ``table.tags``, ``table.remotes``, ``expire_refs``, ``reflog``; and what all handles share."""
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
+from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from lance_spark.core.location import DatasetLocation
@@ -25,8 +27,8 @@ from lance_spark.core.words import (
     OF_TAGS,
     Hinting,
 )
-from lance_spark.engine.session_spark import Progressing, check_places, engine_of
-from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused
+from lance_spark.engine.session_spark import Progressing, check_places, engine_of, is_connect, session_or_none
+from lance_spark.errors import Conflict, InvalidOption, NotFound, Refused, StorageFailure
 from lance_spark.log.log import look_at_branches, look_at_remotes, look_at_tags
 from lance_spark.maintenance.expiry import RefExpiryPlan, plan_expiry
 from lance_spark.maintenance.expiry_rules import ExpiryOptions
@@ -38,11 +40,13 @@ from lance_spark.refs.refs import alter_branch, alter_tag, check_settings
 from lance_spark.remotes.fetch import FetchOptions, Remote, fetch
 from lance_spark.remotes.pull import pull
 from lance_spark.remotes.push import PushOptions, push
+from lance_spark.remotes.report import FetchResult, PullResult, PushedTag, PushResult
 from lance_spark.remotes.reset import check_reset
 from lance_spark.remotes.reset import reset as reset_to_remote
+from lance_spark.remotes.tags import push_tag
 from lance_spark.session.caches import refreshing
 from lance_spark.spark import at_server_rules
-from lance_spark.spark.at_server import tells
+from lance_spark.spark.at_server_rules import instead_of
 from lance_spark.storage import refs
 from lance_spark.storage.commits import unchanged
 from lance_spark.storage.followers import ORIGIN, known_remotes
@@ -56,10 +60,74 @@ if TYPE_CHECKING:
     from lance_spark.core.lifetimes import BranchSettings, Lifetime, TagSettings
     from lance_spark.core.records.reflog import RefLog
     from lance_spark.merge.report import MergeResult
-    from lance_spark.remotes.tags import push_tag
-from lance_spark.remotes.report import FetchResult, PullResult, PushedTag, PushResult
 
 Item = TypeVar("Item")
+Kind = TypeVar("Kind", bound=type)
+Answer = TypeVar("Answer")
+
+
+# --- Handles of a client of Spark Connect without access to the store: what its server does, and what to type there
+
+
+def is_served(spark: SparkSession | None) -> bool:
+    """Whether a process beside the session's server reads natively, with the access that it has."""
+    session = session_or_none(spark)
+    if session is None or not is_connect(session):
+        return False
+    from lance_spark.connect import client
+
+    return client.current(session) is not None
+
+
+def here_or_there(spark: SparkSession | None, here: Callable[[], Answer], there: Callable[[], Answer]) -> Answer:
+    """What this process reads itself; what the server reads, if the store does not answer a client that is served."""
+    try:
+        return here()
+    except StorageFailure:
+        if not is_served(spark):
+            raise
+        return there()
+
+
+def tells(verbs: Mapping[str, str]) -> Callable[[Kind], Kind]:
+    """A class whose verbs say what to type at the server, if the store does not answer a client of Spark Connect."""
+
+    def telling(kind: Kind) -> Kind:
+        for name, statement in verbs.items():
+            found = inspect.getattr_static(kind, name)
+            if isinstance(found, property):
+                assert found.fget is not None
+                setattr(kind, name, property(_telling(found.fget, statement)))
+            elif inspect.isfunction(found):
+                setattr(kind, name, _telling(found, statement))
+        return kind
+
+    return telling
+
+
+def _telling(verb: Callable[..., Any], statement: str) -> Callable[..., Any]:
+    @wraps(verb)
+    def told(handle: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return verb(handle, *args, **kwargs)
+        except StorageFailure as failure:
+            given = vars(handle).get("spark", vars(handle).get("_spark"))
+            session = session_or_none(given)
+            if session is not None and is_connect(session) and not _of_server(failure):
+                failure.hint = instead_of(statement)
+            raise
+
+    return told
+
+
+def _of_server(failure: StorageFailure) -> bool:
+    """Whether the server itself could not do it: then the error is one of PySpark's as well."""
+    from pyspark.errors import PySparkException
+
+    return isinstance(failure, PySparkException)
+
+
+# --- ``table.branches`` and ``table.tags``
 
 
 class Collection(ABC, Generic[Item]):
@@ -347,11 +415,26 @@ class Handle(Hinting):
         return self if self.ref.begins is None else replace(self, ref=RefSpec(branch=self._moving_branch(what)))
 
 
-# --- ``t.expire_refs()`` and ``t.reflog()``: expiry of refs, and their former positions
+# --- ``t.branches``, ``t.tags``, ``t.remotes``; ``t.expire_refs()`` and ``t.reflog()``
 
 
 class RefVerbs(Handle):
-    """Verbs of a table for the lifetime of its refs."""
+    """A table's branches, tags and remotes, and verbs for the lifetime of its refs."""
+
+    @property
+    def branches(self) -> Branches:
+        """The dataset's branches."""
+        return Branches(self.location, self.spark, self.ref)
+
+    @property
+    def tags(self) -> Tags:
+        """The dataset's tags."""
+        return Tags(self.location, self.ref)
+
+    @property
+    def remotes(self) -> Remotes:
+        """Other places with the same history: fetch, pull, push."""
+        return Remotes(self.spark, self.location, self.ref)
 
     def expire_refs(self, force: bool = False, warn: str | timedelta = "7d") -> RefExpiryPlan:
         """The branches and tags whose ``expire_after`` is over; ``apply()`` deletes them.

@@ -13,8 +13,7 @@ from lance_spark.core.table_properties import auto_compact
 from lance_spark.errors import Conflict, InvalidOption
 from lance_spark.session.caches import refresh
 from lance_spark.spark import at_server_rules
-from lance_spark.spark.at_server import tells
-from lance_spark.spark.refs import Handle
+from lance_spark.spark.refs import Handle, tells
 from lance_spark.spark.registering import register_handle
 from lance_spark.storage.commits import overtaken
 from lance_spark.storage.datasets import open_pinned, pin_latest

@@ -55,13 +55,12 @@ from lance_spark.scan.blob_reads import Blobs
 from lance_spark.scan.read import PinnedRead, read_schema
 from lance_spark.session.caches import refresh, refreshing
 from lance_spark.spark import at_server_rules, maintenance
-from lance_spark.spark.at_server import here_or_there, tells
 from lance_spark.spark.columns import ColumnVerbs
 from lance_spark.spark.constraints import Constraints
 from lance_spark.spark.frozen import FrozenSets
 from lance_spark.spark.layout import LayoutVerbs
 from lance_spark.spark.maintenance import Indexes, OptimizeVerb, UpkeepVerbs
-from lance_spark.spark.refs import Branches, Remotes, Tags, spec_of
+from lance_spark.spark.refs import here_or_there, spec_of, tells
 from lance_spark.spark.registering import capabilities, register_handle
 from lance_spark.spark.rows import ChangeFeed, RowVerbs
 from lance_spark.spark.search import Columns, Searching
@@ -140,16 +139,6 @@ class LanceTable(
         return table if refs == (None,) * 4 else table.checkout(*refs)
 
     @property
-    def branches(self) -> Branches:
-        """The dataset's branches."""
-        return Branches(self.location, self.spark, self.ref)
-
-    @property
-    def tags(self) -> Tags:
-        """The dataset's tags."""
-        return Tags(self.location, self.ref)
-
-    @property
     def indexes(self) -> Indexes:
         """The indexes at this handle's ref."""
         return Indexes(self.spark, self.location, self.ref)
@@ -163,11 +152,6 @@ class LanceTable(
     def constraints(self) -> Constraints:
         """The conditions that every row of this table satisfies, and changes of them."""
         return Constraints(self.spark, self.location, self.ref)
-
-    @property
-    def remotes(self) -> Remotes:
-        """Other places with the same history: fetch, pull, push."""
-        return Remotes(self.spark, self.location, self.ref)
 
     @property
     def frozen(self) -> FrozenSets:

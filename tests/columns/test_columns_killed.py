@@ -65,7 +65,7 @@ def widen_and_die(uri, branch, moment):
 
 
 def delete_and_die(uri, branch, moment):
-    work = rows.row_commits
+    work = rows
     work.delete_in_fragment, work.commit_deletions = dying(work.delete_in_fragment, work.commit_deletions, moment)
     delete_where(DatasetLocation.at(uri), branch, "id % 2 = 0", LOCAL)
 

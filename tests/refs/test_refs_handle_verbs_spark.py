@@ -106,7 +106,7 @@ ELSEWHERE = {
     "remotes.pull": "test_remotes_following.py",
     "remotes.push": "test_remotes_pushing.py",
     "remotes.fetch": "test_remotes_fetching.py",
-    "remotes.push_tag": "test_remotes_cli.py",
+    "remotes.push_tag": "test_remotes_pushing.py",
     "remotes.at": "test_remotes_spark.py",
     "search": "test_search_spark.py",
     "nearest_join": "test_search_spark.py",

@@ -37,6 +37,7 @@ from test_remotes_fetching import (
     updated,
 )
 
+from lance_spark import LanceTable
 from lance_spark.errors import Conflict, NotFound, Refused
 from lance_spark.log.log import log
 from lance_spark.merge import replay_commits
@@ -63,6 +64,16 @@ def other(root, source, made):
     """Somebody else's clone."""
     made_clone(source, str(root / "other.lance"), made[0])
     return str(root / "other.lance")
+
+
+@pytest.mark.when(day=1)
+def test_a_handle_pushes_a_tag(source, local):
+    table = LanceTable.for_path(local)
+    table.tags.create("v9")
+    assert table.remotes.push_tag("v9", source, dry_run=True).created
+    assert "v9" not in lance.dataset(source).tags.list()
+    assert table.remotes.push_tag("v9", source).created
+    assert lance.dataset(source, version="v9").to_table() == lance.dataset(local, version="v9").to_table()
 
 
 @pytest.mark.when(day=0.3)

@@ -47,14 +47,14 @@ def changed(rows):
 
 
 def change_and_die(uri, branch, moment):
-    commit = rows.row_commits.commit_rows
+    commit = rows.commit_rows
 
     def dying(*arguments):
         if moment == "after the commit":
             commit(*arguments)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    rows.row_commits.commit_rows = dying
+    rows.commit_rows = dying
     finish(written(DatasetLocation.at(uri), branch, ROWS))
 
 
@@ -74,13 +74,13 @@ def test_a_killed_change_is_there_whole_or_not_at_all(location, branch, moment):
 @pytest.mark.parametrize("failure", [StorageFailure, Conflict])
 def test_a_commit_that_arrived_although_it_seemed_to_fail_is_not_made_twice(location, branch, monkeypatch, failure):
     before = rows_of(location, branch)
-    commit = rows.row_commits.commit_rows
+    commit = rows.commit_rows
 
     def unclear(*arguments):
         commit(*arguments)
         raise failure("The answer was lost.")
 
-    monkeypatch.setattr(rows.row_commits, "commit_rows", unclear)
+    monkeypatch.setattr(rows, "commit_rows", unclear)
     result = finish(written(location, branch, ROWS))
     assert (result.rows_updated, result.rows_deleted, result.rows_inserted) == (2, 1, 1)
     assert result.version.version == lance.dataset(location.branch_uri(branch)).version
@@ -91,7 +91,7 @@ def test_files_stay_while_a_commit_may_still_arrive(location, branch, monkeypatc
     before, change = contents(location.uri), written(location, branch, ROWS)
     made = written_since(before, location.uri)
 
-    monkeypatch.setattr(rows.row_commits, "commit_rows", Mock(side_effect=StorageFailure("No answer.")))
+    monkeypatch.setattr(rows, "commit_rows", Mock(side_effect=StorageFailure("No answer.")))
     with pytest.raises(StorageFailure):
         finish(change)
     assert len(made) == 5
@@ -255,7 +255,7 @@ def test_a_change_that_others_overtake_reads_their_versions_and_rows_once(locati
         steps.append(pin.version)
         return read(self, pin)
 
-    overtaking, work = [5, 6, 7, 8], rows.row_commits
+    overtaking, work = [5, 6, 7, 8], rows
     commit, read = work.commit_rows, work.Rebase._step
     monkeypatch.setattr(work, "commit_rows", overtaken)
     monkeypatch.setattr(work.Rebase, "_step", step)

@@ -89,20 +89,20 @@ def test_a_missing_branch_is_named_in_the_error(location):
 
 @pytest.fixture
 def between(monkeypatch):
-    return partial(meanwhile, monkeypatch, rows.row_commits, "commit_deletions")
+    return partial(meanwhile, monkeypatch, rows, "commit_deletions")
 
 
 @pytest.fixture
 def looked(monkeypatch):
     """The fragments that are looked into, one after the other."""
     found = []
-    real = rows.row_commits.delete_in_fragment
+    real = rows.delete_in_fragment
 
     def look(item):
         found.append(item.fragment)
         return real(item)
 
-    monkeypatch.setattr(rows.row_commits, "delete_in_fragment", look)
+    monkeypatch.setattr(rows, "delete_in_fragment", look)
     return found
 
 

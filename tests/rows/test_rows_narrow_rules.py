@@ -2,7 +2,8 @@
 
 import pytest
 
-from lance_spark.columns.fill_rules import UpdateSize, columns_are_cheaper, columns_may_be_cheaper, set_where
+from lance_spark.columns.fill_rules import set_where
+from lance_spark.rows.action_rules import UpdateSize, columns_are_cheaper, columns_may_be_cheaper
 
 pytestmark = pytest.mark.pure
 

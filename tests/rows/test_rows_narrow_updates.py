@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from lance_spark import LanceTable
-from lance_spark.columns import fill_rules
 from lance_spark.errors import SchemaMismatch
+from lance_spark.rows import action_rules
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest", newest=0.6)]
 
@@ -16,7 +16,7 @@ ROWS, WIDTH = 400, 64
 @pytest.fixture(params=[True, False], ids=["stable", "plain"])
 def wide(spark, uri, request, monkeypatch):
     """A branch with a wide column, two fragments and deleted rows; tables as small as this one count as worth it."""
-    monkeypatch.setattr(fill_rules, "WORTH", 0)
+    monkeypatch.setattr(action_rules, "WORTH", 0)
     values = pa.array(range(ROWS * WIDTH), pa.float32())
     table = pa.table(
         {

@@ -7,7 +7,7 @@ import pytest
 
 from lance_spark import LanceCatalog, LanceTable
 from lance_spark.errors import PermissionDenied
-from lance_spark.spark import at_server, at_server_rules, constraints, frozen, lake, layout, maintenance, refs, streams
+from lance_spark.spark import at_server_rules, constraints, frozen, lake, layout, maintenance, refs, streams
 from lance_spark.sql import procedures  # noqa: F401 - declares them
 from lance_spark.sql.declaring import PROCEDURES
 
@@ -63,7 +63,7 @@ class Client:
 Client.__module__ = "pyspark.sql.connect.session"
 
 
-@at_server.tells({"act": "CALL lake.system.act()", "size": "SELECT 1"})
+@refs.tells({"act": "CALL lake.system.act()", "size": "SELECT 1"})
 class Thing:
     def __init__(self, spark):
         self.spark = spark
