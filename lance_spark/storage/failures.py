@@ -258,7 +258,14 @@ def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) 
     text = clean(str(problem), location)
     told = _without_paths(text, location)
     where = f"{location.uri} while {doing}"
-    if _is_key_refused(told, location):
+    key_refused = _is_key_refused(told, location)
+    if _OUTCOME_UNKNOWN.search(told):
+        why = ", as the credentials were refused before their time" if key_refused else ""
+        return errors.StorageFailure(
+            f"Whether the commit was made is unknown{why}: {where}: {text}",
+            hint="Look at the newest version before you run it again; no file was deleted.",
+        )
+    if key_refused:
         return _denied(text, where, denial(text, location), location)
     if by_system := _by_system(text, where, location):
         return by_system
@@ -268,11 +275,6 @@ def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) 
         return errors.Refused(
             f"Too many rows of long texts were read at once at {where}: a batch can hold 2 GiB of them.",
             hint="Read fewer rows at a time: option batch_size, such as 1000.",
-        )
-    if _OUTCOME_UNKNOWN.search(told):
-        return errors.StorageFailure(
-            f"Whether the commit was made is unknown: {where}: {text}",
-            hint="Look at the newest version before you run it again; no file was deleted.",
         )
     if type(problem).__name__ == "CommitConflictError" or (_CONFLICT.search(told) and not _blames_user(told)):
         return errors.Conflict(

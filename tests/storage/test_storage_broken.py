@@ -169,13 +169,19 @@ def test_a_job_never_takes_a_store_that_does_not_answer_for_an_empty_one():
 
 
 def test_a_commit_whose_outcome_is_unknown_is_no_conflict_after_which_its_files_may_go():
-    told = OSError(
+    told = (
         "Wrapped error: Commit result for version 2 is unknown: the commit may or may not have been applied; check the "
         "table state before retrying: commit reported a conflict but the manifest could not be read back"
     )
-    failure = from_pylance(told, locate("/lake/t"), "committing")
-    assert type(failure) is StorageFailure
-    assert may_have_happened(failure)
+    vended = locate("s3://lake/t", {"token_provider": "nowhere:keys"})
+    for place, why in (
+        (locate("/lake/t"), ""),
+        (vended, ": status code: 400, ExpiredToken"),
+        (vended, ": AccessDenied"),
+    ):
+        failure = from_pylance(OSError(told + why), place, "committing")
+        assert type(failure) is StorageFailure
+        assert may_have_happened(failure)
 
 
 def test_cleaning_a_text_takes_out_secrets_and_source_lines_and_nothing_else():
