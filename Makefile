@@ -106,7 +106,7 @@ bench-catalog: venv ## the benchmark of catalogs, beside pylance's (ARGS="--only
 bench-lake: venv ## the benchmark of branches of a whole lake (ARGS="--only s3 --tables 1000")
 	@$(call in_venv,$(VENV)) -m benchmarks.lake $(ARGS)
 
-bench-layout: venv ## planning, reading and deleting with partitions and without (ARGS="--fragments 10000")
+bench-layout: venv ## planning, joins, MERGE and small batches with partitions and without (ARGS="--only joins --rows 4000000")
 	@$(call in_venv,$(VENV)) -m benchmarks.layout $(ARGS)
 
 bench-growth: venv ## how verbs grow with files, versions, branches, tables, rows (ARGS="--only fsck --limit 60")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import LongType, StructType
@@ -56,7 +56,7 @@ def schema(value: StructType) -> Answer:
 
 def statistics(value: Statistics) -> Answer:
     """Spark's ``Statistics``."""
-    return Answer("statistics", (value.bytes, value.rows))
+    return Answer("statistics", (value.bytes, value.rows, [[*astuple(each)] for each in value.columns]))
 
 
 def references(columns: Sequence[str]) -> Answer:
@@ -150,9 +150,36 @@ def _row_columns(bridge: Bridge, columns: Sequence[str], known: Callable[..., An
     return bridge.array(names.METADATA_COLUMN, made)
 
 
-def _statistics(bridge: Bridge, value: tuple[int, int], known: Callable[..., Any]) -> Any:
-    size, rows = (Answer("java", bridge.long(each)) for each in value)
-    return known(bridge, names.STATISTICS, {"sizeInBytes": size, "numRows": rows}).java()
+def _statistics(bridge: Bridge, value: tuple[int, int, list[Any]], known: Callable[..., Any]) -> Any:
+    size, rows = (Answer("java", bridge.long(each)) for each in value[:2])
+    answers = {"sizeInBytes": size, "numRows": rows}
+    if value[2]:
+        columns = bridge.new("java.util.HashMap")
+        for name, *facts in value[2]:
+            reference = bridge.call(f"{names.FIELD_REFERENCE}.apply", bridge.seq([name]))
+            columns.put(reference, _column_statistics(bridge, facts, known))
+        answers["columnStats"] = Answer("java", columns)
+    return known(bridge, names.STATISTICS, answers).java()
+
+
+_ENDS = {
+    "flag": "java.lang.Boolean.valueOf",
+    "int": "java.lang.Integer.valueOf",
+    "long": "java.lang.Long.valueOf",
+    "double": "java.lang.Double.valueOf",
+    "decimal": f"{names.DECIMAL}.apply",
+}
+
+
+def _column_statistics(bridge: Bridge, facts: Sequence[Any], known: Callable[..., Any]) -> Any:
+    *numbers, form, low, high = facts
+    lengths = dict(zip(("distinctCount", "nullCount", "avgLen", "maxLen"), numbers, strict=True))
+    answers = {name: Answer("java", bridge.long(number)) for name, number in lengths.items()}
+    if low is not None:
+        for name, end in (("min", low), ("max", high)):
+            made = bridge.call(_ENDS[form], end)
+            answers[name] = Answer("java", bridge.call("java.util.Optional.of", made))
+    return known(bridge, names.COLUMN_STATISTICS, answers).java()
 
 
 def _rows(bridge: Bridge, value: RowBytes, _: Any) -> Any:

@@ -218,20 +218,29 @@ def taken(fragments: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
     return plain_fragments, facts
 
 
-def encoded(facts: Mapping[str, Any]) -> bytes:
+def sealed(told: Mapping[str, Any]) -> bytes:
     """The content of a file, with a checksum: a damaged one counts for nothing."""
-    content = json.dumps({"version": _VERSION, "files": facts}, separators=(",", ":")).encode()
+    content = json.dumps({"version": _VERSION, **told}, separators=(",", ":")).encode()
     return b"%08x" % zlib.crc32(content) + content
+
+
+def unsealed(content: bytes) -> dict[str, Any]:
+    """What a file says. Raises ValueError for one that is damaged, or of a later version."""
+    told: dict[str, Any] = json.loads(content[8:]) if int(content[:8], 16) == zlib.crc32(content[8:]) else {}
+    if told.get("version") != _VERSION:
+        raise ValueError("damaged, or of a later version")
+    return told
+
+
+def encoded(facts: Mapping[str, Any]) -> bytes:
+    """The content of a file of facts."""
+    return sealed({"files": facts})
 
 
 def decoded(content: bytes) -> dict[str, dict[int, Bounds]]:
     """The facts in a file; none in one that is damaged, or of a later version."""
     try:
-        if int(content[:8], 16) != zlib.crc32(content[8:]):
-            return {}
-        told = json.loads(content[8:])
-        if told["version"] != _VERSION:
-            return {}
+        told = unsealed(content)
         return {
             name: {int(place): from_json(entry) for place, entry in columns.items()}
             for name, columns in told["files"].items()

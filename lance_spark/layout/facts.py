@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from lance_spark.core.layout import FACTS
 from lance_spark.core.location import DatasetLocation
@@ -25,9 +25,44 @@ _MOST_FILES = 32
 _LARGE = 10_000
 """Data files in a file of facts that is joined no more."""
 _KEPT = 8
-_lock = threading.Lock()
-_known: dict[DatasetLocation, dict[str, Mapping[str, Mapping[int, Bounds]]]] = {}
-"""By name: a file of facts never changes."""
+Content = TypeVar("Content")
+
+
+class FactFiles(Generic[Content]):
+    """The files with one ending in the directory of facts. What they say is kept: a file never changes."""
+
+    def __init__(self, ending: str, decode: Callable[[bytes], Content]) -> None:
+        self._ending, self._decode = ending, decode
+        self._lock = threading.Lock()
+        self._known: dict[DatasetLocation, dict[str, Content]] = {}
+
+    def read(self, location: DatasetLocation) -> dict[str, Content]:
+        """The content of each file, by its name. Raises StorageFailure."""
+        names = [name for name in files.list_names(location, FACTS) if name.endswith(self._ending)]
+        with self._lock:
+            known = dict(self._known.get(location, {}))
+        new = [name for name in names if name not in known]
+        contents = files.read_many(location, [f"{FACTS}/{name}" for name in new]) if new else []
+        known |= {
+            name: self._decode(content) for name, content in zip(new, contents, strict=True) if content is not None
+        }
+        known = {name: known[name] for name in names if name in known}
+        with self._lock:
+            self._known.pop(location, None)
+            self._known[location] = known
+            while len(self._known) > _KEPT:
+                self._known.pop(next(iter(self._known)))
+        return known
+
+    def write(self, location: DatasetLocation, content: bytes) -> None:
+        """Write one more file. Raises StorageFailure and others."""
+        write_below(location, f"{FACTS}/{uuid.uuid4().hex}{self._ending}", content)
+
+    def delete(self, location: DatasetLocation, names: Iterable[str]) -> None:
+        files.delete(location, [f"{FACTS}/{name}" for name in names])
+
+
+_FACTS = FactFiles(".json", decoded)
 
 
 def recorded(location: DatasetLocation, fragments: Sequence[str]) -> list[str]:
@@ -45,13 +80,13 @@ def recorded(location: DatasetLocation, fragments: Sequence[str]) -> list[str]:
 def write_facts(location: DatasetLocation, facts: Mapping[str, Any]) -> None:
     """Write facts, in the form of :func:`lance_spark.layout.fact_rules.encoded`."""
     with suppress(LanceSparkError):
-        write_below(location, f"{FACTS}/{uuid.uuid4().hex}.json", encoded(facts))
+        _FACTS.write(location, encoded(facts))
         _join(location)
 
 
 def _join(location: DatasetLocation) -> None:
     """Join small files of facts. Each is deleted only after the one that has its facts is there."""
-    read = _read(location)
+    read = _FACTS.read(location)
     small = {name: found for name, found in read.items() if found and len(found) < _LARGE}
     if len(small) <= _MOST_FILES:
         return
@@ -60,25 +95,8 @@ def _join(location: DatasetLocation) -> None:
         for found in small.values()
         for file, columns in found.items()
     }
-    write_below(location, f"{FACTS}/{uuid.uuid4().hex}.json", encoded(joined))
-    files.delete(location, [f"{FACTS}/{name}" for name in small])
-
-
-def _read(location: DatasetLocation) -> dict[str, Mapping[str, Mapping[int, Bounds]]]:
-    """The facts in each file. Raises StorageFailure."""
-    names = [name for name in files.list_names(location, FACTS) if name.endswith(".json")]
-    with _lock:
-        known = dict(_known.get(location, {}))
-    new = [name for name in names if name not in known]
-    contents = files.read_many(location, [f"{FACTS}/{name}" for name in new]) if new else []
-    known |= {name: decoded(content) for name, content in zip(new, contents, strict=True) if content is not None}
-    known = {name: known[name] for name in names if name in known}
-    with _lock:
-        _known.pop(location, None)
-        _known[location] = known
-        while len(_known) > _KEPT:
-            _known.pop(next(iter(_known)))
-    return known
+    _FACTS.write(location, encoded(joined))
+    _FACTS.delete(location, small)
 
 
 def fragment_bounds(
@@ -95,7 +113,7 @@ def fragment_bounds(
     by_id = {ids[name]: name for name in columns if name in ids}
     facts: dict[str, Mapping[int, Bounds]] = {}
     with suppress(LanceSparkError):
-        for found in _read(location).values():
+        for found in _FACTS.read(location).values():
             facts.update(found)
     known: dict[int, dict[str, Bounds]] = {}
     for fragment, places in column_places(message, by_id.keys()):

@@ -17,14 +17,15 @@ _C1, _C2, _M, _N = (np.uint32(each) for each in (0xCC9E2D51, 0x1B873593, 5, 0xE6
 
 def bucket_of(values: pa.Array, buckets: int) -> npt.NDArray[np.int32]:
     """The bucket of each value. Nulls are in bucket 0."""
-    hashed = _hash(values) & np.uint32(0x7FFFFFFF)
+    hashed = hashed_words(values) & np.uint32(0x7FFFFFFF)
     found: npt.NDArray[np.int32] = (hashed % np.uint32(buckets)).astype(np.int32)
     if values.null_count:
         found[values.is_null().to_numpy(zero_copy_only=False)] = 0
     return found
 
 
-def _hash(values: pa.Array) -> _Words:
+def hashed_words(values: pa.Array) -> _Words:
+    """The hash of each value; that of a null is not to be used."""
     kind = values.type
     if pt.is_boolean(kind):
         return _words(values.cast(pa.int8()).fill_null(0).to_numpy().astype(np.int32).view(np.uint32))

@@ -47,6 +47,7 @@ from lance_spark.maintenance.expiry_rules import ExpiryEntry, ExpiryPlan
 from lance_spark.maintenance.lake import Windows, end_publish, expire_branches, remove_leftovers
 from lance_spark.maintenance.policy_rules import KindSize, MaintenancePolicy, Memory, StepRecord, TableRecord
 from lance_spark.maintenance.report import MaintenanceReport
+from lance_spark.optimize.analyzing import renew
 from lance_spark.optimize.optimize import optimize
 from lance_spark.storage import refs, versions
 from lance_spark.storage.datasets import pin_latest
@@ -524,6 +525,7 @@ class TableSteps:
         branch = branch_or_none(str(planned.branch))
         rule = self.policy.for_branch(branch).compaction
         result = optimize(self._location, branch, rule, self._engine)
+        renew(self._location, pin_latest(self._location, branch), self._engine)
         made = f"{counted(result.fragments_removed, 'fragment')} became {result.fragments_added:,}"
         if result.conflicts:
             made += f"; {counted(len(result.conflicts), 'task')} overtaken by other commits, left for next time"

@@ -35,6 +35,7 @@ from lance_spark.layout.grouping_rules import (
     parse_grouping,
 )
 from lance_spark.layout.key_rules import Key
+from lance_spark.native.estimates import Estimated, weighs_costs, with_columns
 from lance_spark.native.places import Place
 from lance_spark.native.rows import few_rows, has_unsafe_rows, internal_rows, unsafe_rows
 from lance_spark.native.tasks import ScanTask, grouped_partitions, input_partitions, reader_factory
@@ -357,6 +358,8 @@ class NativeScanBuilder(Implementation):
         self._partial = True
         self._groups: frozenset[str] | None = None
         """The columns of a GROUP BY, if Spark has asked about one."""
+        self._pruned = False
+        """Whether Spark has chosen columns, as for every query; to describe one column it builds a scan at once."""
         self._divided = False
         """Whether Spark aggregates better without this scan's help: no row has to be moved, and groups are small."""
         self._last: PlannedScan | None = None
@@ -454,7 +457,7 @@ class NativeScanBuilder(Implementation):
 
     def prune_columns(self, schema: str) -> None:
         """Keep these columns, and these fields of structs."""
-        pruned = parsed_schema(schema)
+        pruned, self._pruned = parsed_schema(schema), True
         if pruned.names:
             self._pushed = replace(self._pushed, columns=pruned)
         else:
@@ -470,11 +473,15 @@ class NativeScanBuilder(Implementation):
         """The scan; or its rows, if they are few."""
         planned = self._planned()
         if planned.local is not None:
-            return NativeLocalScan(self.bridge, planned, self._stream).java()
+            return self._described(NativeLocalScan(self.bridge, planned, self._stream))
         known = grouping_of_scan(self.bridge, planned, self._groups if self._divided else None)
         if known is not None:
-            return GroupedScan(self.bridge, planned, known, self._stream).java()
-        return NativeScan(self.bridge, planned, self._stream).java()
+            return self._described(GroupedScan(self.bridge, planned, known, self._stream))
+        return self._described(NativeScan(self.bridge, planned, self._stream))
+
+    def _described(self, scan: _Scan) -> Any:
+        scan.described = not self._pruned
+        return scan.java()
 
 
 class WholeScanBuilder(Implementation):
@@ -537,6 +544,8 @@ class _Scan(Implementation):
     def __init__(self, bridge: Bridge, planned: PlannedScan, stream: TableStream | None = None) -> None:
         super().__init__(bridge)
         self.planned, self._stream, self._streams = planned, stream, False
+        self.described = False
+        """Whether Spark only describes a column."""
 
     @property
     def columns(self) -> StructType:
@@ -562,11 +571,22 @@ class _Scan(Implementation):
         """
         return {
             "readSchema": answers.schema(self.columns),
-            "estimateStatistics": answers.statistics(self.planned.statistics),
+            "estimateStatistics": answers.statistics(self._statistics()),
             "reflectsFullyPushedDownFilters": answers.flag(True),
             "supportedCustomMetrics": answers.PYTHON_METRICS,
             "columnarSupportMode": answers.columnar(in_batches(self.bridge, self.columns) and not self._streams),
         }
+
+    def _statistics(self) -> Statistics:
+        sure, source, pushed = self.planned.statistics, self.planned.source, self.planned.pushed
+        whole_rows = pushed.aggregate is None and pushed.sample is None and source.given is None
+        if not whole_rows or not (self.described or weighs_costs(self.bridge)):
+            return sure
+        applied = tuple(each for each in pushed.filters if each.exact and not source.is_small)
+        final = len(applied) == len(pushed.filters) or pushed.limit is not None
+        filtered = whole_filter(source, replace(pushed, filters=applied))
+        read, columns = source.read, pushed.columns.names
+        return with_columns(Estimated(read.location, read.pin, source.stored, columns, filtered, sure, final))
 
     def to_micro_batch_stream(self, checkpoint: str) -> Any:
         """The stream of a table by its name."""

@@ -1,4 +1,4 @@
-"""DESCRIBE HISTORY, OPTIMIZE, VACUUM, RESTORE and ALTER TABLE of branches and tags, executed for Lance tables.
+"""DESCRIBE HISTORY, OPTIMIZE, ANALYZE, VACUUM, RESTORE and ALTER TABLE of branches and tags, for Lance tables.
 
 Spark's parser knows none of them, so they are parsed before Spark gets them. Statements about other tables go on to
 Spark, and to the session's extensions for them.
@@ -6,7 +6,7 @@ Spark, and to the session's extensions for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,8 +37,9 @@ from lance_spark.refs import refs
 from lance_spark.refs.refs import alter_branch, alter_tag, check_settings
 from lance_spark.session.caches import refresh
 from lance_spark.sql import statement_rules
-from lance_spark.sql.procedures import PROCEDURES, check_version_of, cleanup_rows, restore_rows
+from lance_spark.sql.procedures import PROCEDURES, check_version_of, cleanup_rows, restore_rows, statistics_rows
 from lance_spark.sql.statement_rules import Args
+from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.resolving import resolve
 
 Rows = Iterable[Mapping[str, Any]]
@@ -113,6 +114,8 @@ class _Work:
             return PROCEDURES["cleanup"].columns, self._vacuum(statement)
         if isinstance(statement, statement_rules.Restore):
             return PROCEDURES["restore"].columns, self._restore(statement)
+        if isinstance(statement, statement_rules.Analyze):
+            return PROCEDURES["analyze"].columns, self._analyze(statement)
         return self._alter(statement)
 
     @property
@@ -173,6 +176,13 @@ class _Work:
                 hint="Compare columns with constants: =, <, >, IN, LIKE 'a%', IS NULL, with AND, OR, NOT.",
             )
         return found
+
+    def _analyze(self, given: statement_rules.Analyze) -> Rows:
+        if given.columns == ():
+            return []  # the number of rows and the size are known of every version
+        schema = open_pinned(self.place.location, self._pin()).schema
+        columns = None if given.columns is None else [_spelled(name, schema.names) for name in given.columns]
+        return statistics_rows(self.place.location, self._pin(), columns, self._engine)
 
     def _vacuum(self, given: statement_rules.Vacuum) -> Rows:
         place = self.place
@@ -247,6 +257,12 @@ class _Work:
             hint=f"For one of its own versions: RESTORE TABLE `table{MARK}{given.name}` TO VERSION AS OF n. "
             f"To start over: {dropped}, then CREATE BRANCH.",
         )
+
+
+def _spelled(name: str, names: Sequence[str]) -> str:
+    """The column's name in the table: Spark ignores case."""
+    alike = [each for each in names if each.lower() == name.lower()]
+    return alike[0] if name not in names and len(alike) == 1 else name
 
 
 def _behind(args: Args, used: int) -> Any:

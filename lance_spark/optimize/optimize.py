@@ -35,6 +35,7 @@ from lance_spark.layout.facts import layout_bounds
 from lance_spark.layout.layout_rules import IDENTITY, NO_LAYOUT, TableLayout
 from lance_spark.merge.replay_commits import copy_each
 from lance_spark.optimize import by_layout, compaction_rules, order_rules, rewrites
+from lance_spark.optimize.analyzing import carry_statistics
 from lance_spark.optimize.compaction_rules import (
     OptimizeOptions,
     OptimizePlan,
@@ -209,6 +210,7 @@ class _Rewriting:
         if self.layout:
             known = layout_bounds(self.location, plan.pin, self.layout)
             by_layout.keep_facts(self.location, plan.pin, self.layout, known, rewritten)
+        carry_statistics(self.location, plan.pin, rewritten)
         return rewritten
 
     def _commit(self, plan: OptimizePlan, rewritten: Sequence[RewrittenTask]) -> list[RewriteTask]:

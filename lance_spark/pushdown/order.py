@@ -115,11 +115,29 @@ def _numbers(addresses: np.ndarray, seed: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
+class ColumnStatistics:
+    """About a column, for Spark's choice of plans."""
+
+    name: str
+    distinct: int
+    nulls: int
+    average: int
+    """Bytes of a value."""
+    longest: int
+    form: str | None
+    """The Java class of the ends: ``flag``, ``int``, ``long``, ``double`` or ``decimal``; None without ends."""
+    low: str | None
+    high: str | None
+
+
+@dataclass(frozen=True)
 class Statistics:
     rows: int
     """Rows that are not deleted."""
     bytes: int
     """Estimated size of the columns that are read; at least 1, because Spark multiplies sizes."""
+    columns: tuple[ColumnStatistics, ...] = ()
+    """Those of which something is known."""
 
 
 def estimate(fragments: Iterable[FragmentSize], read: pa.Schema, whole: pa.Schema) -> Statistics:

@@ -30,6 +30,7 @@ TABLE: Mapping[str, str] = {
     "add_columns_from": _ALTER + "ADD COLUMN c INT, then MERGE INTO lake.ns.t ...",
     "add_columns_with": _PYTHON,
     "alter_columns": _ALTER + "ALTER COLUMN c ...",
+    "analyze": _call("analyze"),
     "blobs": "SELECT payload FROM lake.ns.t",
     "branch": f"{_HISTORY} tells the branch of each version.",
     "browse": _PYTHON,

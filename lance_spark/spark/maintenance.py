@@ -33,6 +33,7 @@ from lance_spark.fsck.undo import undo
 from lance_spark.indexes import indexes
 from lance_spark.indexes.index_rules import IndexInfo, IndexRequest, IndexResult, IndexStats
 from lance_spark.maintenance.spark import plan_of_table
+from lance_spark.optimize.analyzing import TableStatistics, analyze
 from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.flatten import flatten
 from lance_spark.optimize.mem_wal import WalResult, compact_wal
@@ -119,6 +120,16 @@ class UpkeepVerbs(RefVerbs):
         and Refused if others changed the repaired parts since; then nothing is reverted.
         """
         return undo(self.location, record)
+
+    def analyze(self, *columns: str, run_on: RunOn = "auto") -> TableStatistics:
+        """Measure columns of this version for Spark's cost-based optimizer, by default all of which it makes use.
+
+        Only files that nobody has measured are read, and no version is committed: statistics are about files, so that
+        each version and branch has those of its own. They are estimates, and only plans depend on them. Files without
+        the facts of the table's layout are measured, too. Raises InvalidOption for a column that the table does not
+        have or that cannot be counted, such as an array.
+        """
+        return analyze(self.location, self._pin(), columns or None, engine_of(self.spark, run_on))
 
     def maintain(self, policy: Policy | None = None, run_on: RunOn = "auto") -> MaintenancePlan:
         """What upkeep of the whole dataset, main and all branches, has to do; ``apply()`` does it.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -32,6 +32,7 @@ from lance_spark.merge import merge
 from lance_spark.merge.option_rules import MergeOptions
 from lance_spark.merge.report import MergeResult
 from lance_spark.merge.restore import restore_version
+from lance_spark.optimize.analyzing import analyze
 from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
 from lance_spark.refs import refs
@@ -311,6 +312,30 @@ def _optimize(context: Context, given: Mapping[str, Any]) -> Rows:
     options = typed_at("sql", OptimizeOptions, given)
     location, branch = context.to_change(given["table"], given["branch"])
     yield optimize(location, branch, options, context.engine).as_record()
+
+
+# --- The procedure that measures columns
+
+
+@procedure(
+    "analyze",
+    "col_name STRING, distinct_count BIGINT, num_nulls BIGINT, min STRING, max STRING, avg_col_len BIGINT, "
+    "max_col_len BIGINT",
+    TABLE,
+    Parameter("columns", "ARRAY<STRING>", "the columns; by default all of which something can be counted"),
+    Parameter("ref", "STRING", f"the version: {REFS}; {BY_DEFAULT}"),
+)
+def _analyze(context: Context, given: Mapping[str, Any]) -> Rows:
+    """Measure columns for Spark's optimizer, where that is missing; no version is committed."""
+    return statistics_rows(*context.to_read(given["table"], given["ref"]), given["columns"], context.engine)
+
+
+def statistics_rows(
+    location: DatasetLocation, pin: PinnedVersion, columns: Sequence[str] | None, engine: Engine
+) -> Rows:
+    """The statistics of columns, or of all. Raises as ``LanceTable.analyze``."""
+    for each in analyze(location, pin, columns, engine).columns:
+        yield asdict(each)
 
 
 # --- The procedure that checks and repairs a table

@@ -296,8 +296,8 @@ def _unquoted(kind: str, said: str) -> str:
 # steps: ``opened`` finds the table of a statement, and leaves everything else to Spark; ``parse`` strictly reads the
 # rest.
 
-Verb = Literal["DESCRIBE HISTORY", "OPTIMIZE", "VACUUM", "RESTORE", "ALTER TABLE"]
-_FIRST = re.compile(r"(DESC|DESCRIBE|OPTIMIZE|VACUUM|RESTORE|ALTER)\b", re.IGNORECASE)
+Verb = Literal["DESCRIBE HISTORY", "OPTIMIZE", "VACUUM", "RESTORE", "ALTER TABLE", "ANALYZE TABLE"]
+_FIRST = re.compile(r"(DESC|DESCRIBE|OPTIMIZE|VACUUM|RESTORE|ALTER|ANALYZE)\b", re.IGNORECASE)
 _FORMS: Mapping[Verb, str] = {
     "DESCRIBE HISTORY": "DESCRIBE HISTORY table [LIMIT n]",
     "OPTIMIZE": "OPTIMIZE table [WHERE condition] [ZORDER BY (column, ...)]",
@@ -305,6 +305,7 @@ _FORMS: Mapping[Verb, str] = {
     "RESTORE": "RESTORE TABLE table TO VERSION AS OF n, or TO TIMESTAMP AS OF '2026-01-31 12:00:00'",
     "ALTER TABLE": "ALTER TABLE table CREATE [OR REPLACE] BRANCH or TAG [IF NOT EXISTS] name [AS OF VERSION n] "
     "[RETAIN n DAYS], or DROP BRANCH or TAG [IF EXISTS] name; a branch may end WITH SNAPSHOT RETENTION n SNAPSHOTS",
+    "ANALYZE TABLE": "ANALYZE TABLE table COMPUTE STATISTICS [NOSCAN, or FOR COLUMNS column, ..., or FOR ALL COLUMNS]",
 }
 
 _ALTERS = [
@@ -380,7 +381,15 @@ class AlterRef:
     retain_versions: int | None = None
 
 
-Statement: TypeAlias = DescribeHistory | Optimize | Vacuum | Restore | AlterRef
+@dataclass(frozen=True)
+class Analyze:
+    """``ANALYZE TABLE``."""
+
+    columns: tuple[str, ...] | None = ()
+    """The columns to measure; None for all."""
+
+
+Statement: TypeAlias = DescribeHistory | Optimize | Vacuum | Restore | AlterRef | Analyze
 
 
 def opened(text: str, args: Args = None) -> Opening | None:
@@ -416,6 +425,8 @@ def _verb(words: Words) -> Verb | None:
         return "DESCRIBE HISTORY"
     if words.take("ALTER", "TABLE"):
         return "ALTER TABLE"
+    if words.take("ANALYZE", "TABLE"):
+        return "ANALYZE TABLE"
     if words.take("OPTIMIZE"):
         return "OPTIMIZE"
     if words.take("VACUUM"):
@@ -494,12 +505,29 @@ def _alter(words: Words) -> AlterRef:
     return AlterRef(what, tag, name, if_exists, version, expire_after, retain_versions)
 
 
+def _analyze(words: Words) -> Analyze:
+    words.need("COMPUTE", "STATISTICS")
+    if words.take("FOR", "ALL", "COLUMNS"):
+        return Analyze(None)
+    if not words.take("FOR", "COLUMNS"):
+        words.take("NOSCAN")
+        return Analyze()
+    columns: list[str] = []
+    while not columns or words.sign(","):
+        column = words.table()
+        if column is None:
+            raise words.bad()
+        columns.append(".".join(column[0]))
+    return Analyze(tuple(columns))
+
+
 _READERS: Mapping[Verb, Callable[[Words], Statement]] = {
     "DESCRIBE HISTORY": _history,
     "OPTIMIZE": _optimize,
     "VACUUM": _vacuum,
     "RESTORE": _restore,
     "ALTER TABLE": _alter,
+    "ANALYZE TABLE": _analyze,
 }
 
 

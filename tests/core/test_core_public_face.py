@@ -39,6 +39,7 @@ HANDLE = [
     "add_columns_from",
     "add_columns_with",
     "alter_columns",
+    "analyze",
     "blobs",
     "branch",
     "branches",

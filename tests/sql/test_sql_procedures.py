@@ -223,7 +223,7 @@ def test_wrong_calls_change_nothing(call, lake, name, arguments, error, says):
 def test_names_that_are_no_procedure():
     with pytest.raises(NotFound, match="create_branch"):
         find_procedure("create_brnch")
-    with pytest.raises(NotFound, match="There are cherry_pick"):
+    with pytest.raises(NotFound, match="There are analyze, cherry_pick"):
         find_procedure("zzzz")
 
 

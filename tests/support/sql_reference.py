@@ -230,14 +230,9 @@ STATEMENTS = [
     Statement("EXPLAIN COST SELECT * FROM lake.ns1.t"),
     Statement("EXPLAIN CODEGEN SELECT * FROM lake.ns1.t"),
     Statement("EXPLAIN UPDATE lake.ns1.t SET v = 'x'"),
-    Statement(
-        "ANALYZE TABLE lake.ns1.t COMPUTE STATISTICS",
-        "ANALYZE TABLE is not supported for v2 tables",
-    ),
-    Statement(
-        "ANALYZE TABLE lake.ns1.t COMPUTE STATISTICS FOR ALL COLUMNS",
-        "ANALYZE TABLE is not supported for v2 tables",
-    ),
+    Statement("ANALYZE TABLE lake.ns1.t COMPUTE STATISTICS"),
+    Statement("ANALYZE TABLE lake.ns1.t COMPUTE STATISTICS FOR ALL COLUMNS"),
+    Statement("ANALYZE TABLE lake.ns1.t COMPUTE STATISTICS FOR COLUMNS id, v"),
     Statement(
         "ANALYZE TABLES IN lake.ns1 COMPUTE STATISTICS",
         "There is nothing to analyze",

@@ -12,6 +12,7 @@ import java.util.HashSet;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -51,6 +52,7 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.colstats.ColumnStatistics;
 import org.apache.spark.sql.connector.read.partitioning.KeyGroupedPartitioning;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonPartitionReaderFactory;
@@ -233,7 +235,7 @@ public class Answers implements InvocationHandler {
     if (kind.equals("text")) return value.asText();
     if (kind.equals("flag")) return Boolean.valueOf(value.asBoolean());
     if (kind.equals("schema")) return schema(value.asText());
-    if (kind.equals("statistics")) return new Size(at(value, 0).asLong(), at(value, 1).asLong());
+    if (kind.equals("statistics")) return new Size(at(value, 0).asLong(), at(value, 1).asLong(), columns(at(value, 2)));
     if (kind.equals("references")) return references(value);
     if (kind.equals("capabilities")) return capabilities(value);
     if (kind.equals("row columns")) return rowColumns(value);
@@ -281,6 +283,26 @@ public class Answers implements InvocationHandler {
       made[i] = new FieldReference(scala.jdk.javaapi.CollectionConverters.asScala(one).toSeq());
     }
     return made;
+  }
+
+  private static Map columns(JsonNode given) {
+    Map made = new LinkedHashMap();
+    for (int i = 0; i < given.size(); i++) {
+      JsonNode each = at(given, i);
+      Iterator one = Collections.singletonList(at(each, 0).asText()).iterator();
+      made.put(new FieldReference(scala.jdk.javaapi.CollectionConverters.asScala(one).toSeq()), new Column(each));
+    }
+    return made;
+  }
+
+  private static Object end(String form, JsonNode given) {
+    if (given.isNull()) return null;
+    String text = given.asText();
+    if (form.equals("flag")) return Boolean.valueOf(text);
+    if (form.equals("int")) return Integer.valueOf(text);
+    if (form.equals("long")) return Long.valueOf(text);
+    if (form.equals("double")) return Double.valueOf(text);
+    return org.apache.spark.sql.types.Decimal.apply(new java.math.BigDecimal(text));
   }
 
   private static Set capabilities(JsonNode named) {
@@ -500,10 +522,16 @@ public class Answers implements InvocationHandler {
   public static class Size implements Statistics {
     private final long bytes;
     private final long rows;
+    private final Map columns;
 
-    public Size(long bytes, long rows) {
+    public Size(long bytes, long rows, Map columns) {
       this.bytes = bytes;
       this.rows = rows;
+      this.columns = columns;
+    }
+
+    public Map columnStats() {
+      return columns;
     }
 
     public OptionalLong sizeInBytes() {
@@ -512,6 +540,43 @@ public class Answers implements InvocationHandler {
 
     public OptionalLong numRows() {
       return OptionalLong.of(rows);
+    }
+  }
+
+  /** Spark's statistics of a column. */
+  public static class Column implements ColumnStatistics {
+    private final long[] numbers = new long[4];
+    private final Object low;
+    private final Object high;
+
+    public Column(JsonNode given) {
+      for (int i = 0; i < 4; i++) numbers[i] = at(given, i + 1).asLong();
+      low = end(at(given, 5).asText(), at(given, 6));
+      high = end(at(given, 5).asText(), at(given, 7));
+    }
+
+    public OptionalLong distinctCount() {
+      return OptionalLong.of(numbers[0]);
+    }
+
+    public OptionalLong nullCount() {
+      return OptionalLong.of(numbers[1]);
+    }
+
+    public OptionalLong avgLen() {
+      return OptionalLong.of(numbers[2]);
+    }
+
+    public OptionalLong maxLen() {
+      return OptionalLong.of(numbers[3]);
+    }
+
+    public Optional min() {
+      return Optional.ofNullable(low);
+    }
+
+    public Optional max() {
+      return Optional.ofNullable(high);
     }
   }
 

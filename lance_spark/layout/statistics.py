@@ -1,0 +1,193 @@
+"""Files of statistics beside a dataset: found for a version, kept for its files, and measured on executors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import reduce
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.errors import LanceSparkError
+from lance_spark.format.manifest import column_places
+from lance_spark.layout.facts import FactFiles
+from lance_spark.layout.statistic_rules import (
+    ColumnEstimate,
+    Group,
+    KnownGroups,
+    Places,
+    Sketched,
+    countable,
+    decoded_groups,
+    encoded_groups,
+    estimate_of,
+    group_json,
+    joined,
+    sketch_of,
+)
+from lance_spark.storage.datasets import open_pinned
+from lance_spark.storage.failures import translated
+
+_STATISTICS = FactFiles(".statistics", decoded_groups)
+_MOST_FILES = 32
+"""Files beyond which the next one joins them."""
+_ROWS = 65_536
+SKETCHED = pa.schema([("group", pa.string())])
+"""One group of files, as JSON."""
+
+
+class VersionStatistics(NamedTuple):
+    """What is known of columns of a version."""
+
+    columns: Mapping[str, ColumnEstimate]
+    missing: frozenset[int]
+    """Ids of the fragments that a measurement of these columns has to read."""
+
+
+def known_columns(location: DatasetLocation, pin: PinnedVersion, rows: Mapping[int, int]) -> tuple[str, ...]:
+    """The columns of which something is known, in the order of the schema. ``rows`` are those of each fragment."""
+    names = countable(open_pinned(location, pin).schema)
+    return tuple(version_statistics(location, pin, names, rows).columns)
+
+
+def version_statistics(
+    location: DatasetLocation, pin: PinnedVersion, columns: Sequence[str], rows: Mapping[int, int]
+) -> VersionStatistics:
+    """What is known of a version's columns, by name; nothing, if files of statistics cannot be read.
+
+    ``rows`` are the live rows of each fragment, by its id.
+    """
+    groups = _groups(location)
+    if not groups:
+        return VersionStatistics({}, frozenset(rows))
+    known = KnownGroups(groups)
+    estimates, missing = {}, set[int]()
+    for name, places in _places(location, pin, columns, rows).items():
+        measured = known.measured([place for _, place in places])
+        place_of = {place.file: place.place for _, place in places}
+        chosen = [(_column(groups[number], place_of), count) for number, count in measured.groups.items()]
+        estimate = estimate_of(chosen, sum(rows.values()))
+        if estimate is not None:
+            estimates[name] = estimate
+        missing |= {places[at][0] for at in measured.missing}
+    return VersionStatistics(estimates, frozenset(missing))
+
+
+def has_statistics(location: DatasetLocation) -> bool:
+    """Whether somebody has measured columns of any version."""
+    return bool(_groups(location))
+
+
+def _groups(location: DatasetLocation) -> list[Group]:
+    with suppress(LanceSparkError):
+        return [group for found in _STATISTICS.read(location).values() for group in found]
+    return []
+
+
+def _column(group: Group, place_of: Mapping[str | None, int]) -> Sketched:
+    return next(group.columns[place_of[file]] for file in group.files if place_of.get(file) in group.columns)
+
+
+def _places(
+    location: DatasetLocation, pin: PinnedVersion, columns: Sequence[str], rows: Mapping[int, int]
+) -> dict[str, list[tuple[int, Places]]]:
+    """By column, for each fragment its id, its rows and where it has the column."""
+    dataset = open_pinned(location, pin)
+    with translated(location, "reading fragments"):
+        ids = {field.name(): field.id() for field in dataset.lance_schema.fields()}
+        message = dataset._ds.serialized_manifest()
+    wanted = {ids[name]: name for name in columns if name in ids}
+    found: dict[str, list[tuple[int, Places]]] = {name: [] for name in wanted.values()}
+    for fragment, places in column_places(message, wanted.keys()):
+        for field, name in wanted.items():
+            file, place = places.get(field, (None, -1))
+            found[name].append((fragment, Places(rows.get(fragment, 0), file, place)))
+    return found
+
+
+def keep_statistics(location: DatasetLocation, groups: Sequence[Group]) -> None:
+    """Write what was measured. Raises StorageFailure and others."""
+    found = _STATISTICS.read(location)
+    if len(found) < _MOST_FILES:
+        _STATISTICS.write(location, encoded_groups(groups))
+        return
+    before = [group for each in found.values() for group in each]
+    _STATISTICS.write(location, encoded_groups(joined([*before, *groups])))
+    _STATISTICS.delete(location, found)  # only now that another file has what they say
+
+
+# --- Measuring, on executors
+
+
+class SketchItem(NamedTuple):
+    location: DatasetLocation
+    pin: PinnedVersion
+    columns: tuple[str, ...]
+    fragments: tuple[int, ...]
+
+
+def sketch(item: SketchItem) -> Iterator[pa.RecordBatch]:
+    """SKETCHED of the live rows of fragments."""
+    dataset = open_pinned(item.location, item.pin)
+    ids = {field.name(): field.id() for field in dataset.lance_schema.fields()}
+    groups: list[Group] = []
+    for key in item.fragments:
+        with translated(item.location, "reading columns for their statistics"):
+            fragment = dataset.get_fragment(key)
+            if fragment is None:
+                continue
+            scanner = dataset.scanner(columns=list(item.columns), fragments=[fragment], batch_size=_ROWS)
+            found: dict[str, Sketched] = {}
+            for batch in scanner.to_batches():
+                for name in item.columns:
+                    each = sketch_of(batch.column(name))
+                    found[name] = each if name not in found else found[name].joined(each)
+            entry = fragment.metadata.to_json()
+        groups = joined([*groups, *_groups_of(entry, found, ids)])
+    for group in groups:
+        yield pa.record_batch([pa.array([json.dumps(group_json(group))])], schema=SKETCHED)
+
+
+def _groups_of(entry: Mapping[str, Any], found: Mapping[str, Sketched], ids: Mapping[str, int]) -> Iterator[Group]:
+    """One group for each file of a fragment, pylance's JSON, that has some of the columns."""
+    for file in entry["files"]:
+        places = dict(zip(file["fields"], file["column_indices"], strict=False))
+        names = {places[ids[name]]: name for name in found if places.get(ids[name], -1) >= 0}
+        if names:
+            yield Group((file["path"],), {place: found[name] for place, name in names.items()}, names)
+
+
+def groups_of(
+    entries: Sequence[Mapping[str, Any]], known: Mapping[str, Sketched], ids: Mapping[str, int]
+) -> list[Group]:
+    """Groups of new fragments, pylance's JSON, which together hold rows of which this is known."""
+    found: dict[tuple[tuple[int, str], ...], Group] = {}
+    for each in (group for entry in entries for group in _groups_of(entry, known, ids)):
+        before = found.get(each.shape)
+        found[each.shape] = each if before is None else replace(before, files=(*before.files, *each.files))
+    return list(found.values())
+
+
+def sources_of(
+    location: DatasetLocation, pin: PinnedVersion, fragments: Sequence[int], rows: Mapping[int, int]
+) -> dict[str, Sketched]:
+    """What is known of the columns of some fragments, all of whose files have statistics."""
+    groups = _groups(location)
+    if not groups:
+        return {}
+    names = countable(open_pinned(location, pin).schema)
+    known, found = KnownGroups(groups), {}
+    some = {key: rows.get(key, 0) for key in fragments}
+    for name, places in _places(location, pin, names, rows).items():
+        here = [place for key, place in places if key in some]
+        measured = known.measured(here)
+        place_of = {place.file: place.place for place in here}
+        if here and sum(measured.groups.values()) == sum(some.values()) and measured.groups:
+            parts = [_column(groups[number], place_of) for number in measured.groups]
+            found[name] = reduce(Sketched.joined, parts)
+    return found

@@ -1,0 +1,170 @@
+"""Statistics of columns for Spark's optimizer: measured where they are missing, and kept by compactions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, astuple, dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from lance_spark.core.location import DatasetLocation
+from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.show import Card, Grid, Report
+from lance_spark.core.texts import counted, meant
+from lance_spark.engine.local import Engine, Work, rewriting
+from lance_spark.errors import InvalidOption, LanceSparkError
+from lance_spark.layout.declaring import look
+from lance_spark.layout.statistic_rules import ColumnEstimate, countable, group_from, joined
+from lance_spark.layout.statistics import (
+    SKETCHED,
+    SketchItem,
+    groups_of,
+    has_statistics,
+    keep_statistics,
+    known_columns,
+    sketch,
+    sources_of,
+    version_statistics,
+)
+from lance_spark.optimize.by_layout import complete_facts
+from lance_spark.optimize.compaction_rules import RewrittenTask
+from lance_spark.storage.datasets import open_pinned
+from lance_spark.storage.versions import read_contents
+
+_AT_ONCE = 32
+"""Fragments that one task reads, at most."""
+_TASKS = 16
+"""Tasks that share the fragments of a small table."""
+COLUMNS = ("col_name", "distinct_count", "num_nulls", "min", "max", "avg_col_len", "max_col_len")
+"""As Spark's ``DESCRIBE EXTENDED table column`` names them."""
+
+
+@dataclass(frozen=True)
+class ColumnInfo:
+    """The statistics of a column: estimates, for plans."""
+
+    col_name: str
+    distinct_count: int
+    num_nulls: int
+    min: str | None
+    """The least value as text; None if unknown, and for texts."""
+    max: str | None
+    avg_col_len: int
+    """Bytes."""
+    max_col_len: int
+
+
+@dataclass(frozen=True, repr=False)
+class TableStatistics(Report):
+    """What is known of the columns of a version."""
+
+    rows: int
+    columns: tuple[ColumnInfo, ...]
+    measured: int
+    """Fragments that were read for it; 0 if all was known."""
+
+    def as_document(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def _card(self) -> Card:
+        rows = (astuple(each) for each in self.columns)
+        grid = Grid(COLUMNS, tuple(tuple("" if cell is None else f"{cell}" for cell in row) for row in rows))
+        facts = (("rows", f"{self.rows:,}"), ("measured", counted(self.measured, "fragment")))
+        return Card("Statistics", facts=facts, grids=(grid,) if self.columns else ())
+
+
+def analyze(
+    location: DatasetLocation, pin: PinnedVersion, columns: Sequence[str] | None, engine: Engine
+) -> TableStatistics:
+    """Measure columns of the fragments that have no statistics; all columns for None. No version is committed.
+
+    Also measures the facts of the table's layout, where they are missing. Raises InvalidOption for a column that the
+    table does not have, or of which nothing can be counted.
+    """
+    schema = open_pinned(location, pin).schema
+    able = countable(schema)
+    names = able if columns is None else _checked(columns, schema, able)
+    fragments = {each.id: each for each in read_contents(location, pin).fragments()}
+    layout, _ = look(location, pin)
+    if layout:
+        complete_facts(location, pin, layout, fragments, engine)
+    rows = {key: each.rows for key, each in fragments.items()}
+    missing = sorted(version_statistics(location, pin, names, rows).missing) if names else []
+    if missing:
+        _measure(location, pin, names, missing, engine, rewriting(fragments[key].size for key in missing))
+    found = version_statistics(location, pin, names, rows).columns if names else {}
+    told = tuple(_info(name, schema.field(name).type, found[name]) for name in names if name in found)
+    return TableStatistics(sum(rows.values()), told, len(missing))
+
+
+def renew(location: DatasetLocation, pin: PinnedVersion, engine: Engine) -> int:
+    """Measure what came to a version whose columns somebody has measured; returns the number of fragments read."""
+    rows = {each.id: each.rows for each in read_contents(location, pin).fragments()}
+    names = known_columns(location, pin, rows)
+    return analyze(location, pin, names, engine).measured if names else 0
+
+
+def _checked(columns: Sequence[str], schema: pa.Schema, able: Sequence[str]) -> tuple[str, ...]:
+    for name in columns:
+        if name not in schema.names:
+            raise InvalidOption(f"There is no column '{name}'.", hint=meant(name, schema.names))
+        if name not in able:
+            raise InvalidOption(
+                f"Nothing can be counted in column '{name}', which is {schema.field(name).type}.",
+                hint="Name columns of numbers, texts, bytes, booleans, dates or timestamps.",
+            )
+    return tuple(dict.fromkeys(columns))
+
+
+def _measure(
+    location: DatasetLocation,
+    pin: PinnedVersion,
+    names: Sequence[str],
+    fragments: Sequence[int],
+    engine: Engine,
+    work: Work,
+) -> None:
+    runner = engine.for_work("analyze", work)
+    stage = f"measure {counted(len(fragments), 'fragment')}"
+    at_once = min(_AT_ONCE, -(-len(fragments) // _TASKS))
+    items = [
+        SketchItem(location, pin, tuple(names), tuple(fragments[first : first + at_once]))
+        for first in range(0, len(fragments), at_once)
+    ]
+    texts = runner.collect(stage, runner.flat_map(stage, items, sketch, SKETCHED))["group"].to_pylist()
+    groups = joined(group_from(json.loads(text)) for text in texts)
+    if groups:
+        keep_statistics(location, groups)
+
+
+def _info(name: str, kind: pa.DataType, known: ColumnEstimate) -> ColumnInfo:
+    low, high = (None if end is None else _text(kind, end) for end in (known.low, known.high))
+    return ColumnInfo(name, known.distinct, known.nulls, low, high, known.average, known.longest)
+
+
+def _text(kind: pa.DataType, end: Any) -> str:
+    if pt.is_date32(kind) or pt.is_timestamp(kind):
+        storage = pa.int32() if pt.is_date32(kind) else pa.int64()
+        return str(pa.array([end], storage).cast(kind).cast(pa.string())[0].as_py())
+    return str(end)
+
+
+def carry_statistics(location: DatasetLocation, pin: PinnedVersion, rewritten: Sequence[RewrittenTask]) -> None:
+    """Give the new files of a compaction the statistics of the old ones, where all of those have some.
+
+    A failure costs plans, and is no error.
+    """
+    entries = [each for task in rewritten for each in json.loads(task.result)["new_fragments"]]
+    fragments = [key for task in rewritten for key in task.task.ids]
+    with suppress(LanceSparkError):
+        if not has_statistics(location):
+            return
+        rows = {each.id: each.rows for each in read_contents(location, pin).fragments()}
+        known = sources_of(location, pin, fragments, rows)
+        if known:
+            ids = {field.name(): field.id() for field in open_pinned(location, pin).lance_schema.fields()}
+            keep_statistics(location, groups_of(entries, known, ids))
