@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from lance_spark import hints
 from lance_spark.merge import change_rules
+from lance_spark.merge.assembly_rules import BOTH_SET, NO_COLUMN
 from lance_spark.merge.cell_rules import STALE
 from lance_spark.merge.change_rules import MergeConflict
 from lance_spark.merge.conflict_rules import (
@@ -28,7 +29,6 @@ from lance_spark.merge.conflict_rules import (
 )
 from lance_spark.merge.following_rules import COLUMNS_COMPACTED, UNCERTAIN
 from lance_spark.merge.option_rules import EVERY, OURS, THEIRS, Prefer
-from lance_spark.merge.setting_rules import BOTH_SET, NO_COLUMN
 
 Again = Callable[[str, Sequence[str]], hints.Hint]
 """The verb as it is typed with a preference, and with columns by which rows are matched."""

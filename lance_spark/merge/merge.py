@@ -39,6 +39,7 @@ from lance_spark.merge.assembly_rules import (
     in_steps,
     is_known,
     matched,
+    merge_settings,
     number,
     place,
     renumbered,
@@ -71,7 +72,6 @@ from lance_spark.merge.row_conflicts import (
     other_rows,
     with_rows_found,
 )
-from lance_spark.merge.setting_rules import merge_settings
 from lance_spark.merge.unshared import Unshared
 from lance_spark.scan import fragment_reads as scanning
 from lance_spark.scan.fragment_reads import deleted_offsets

@@ -29,6 +29,7 @@ from lance_spark.format.row_ids import Connected, Pairs, Rewrite
 from lance_spark.format.row_values import HASHED, Hashes, equal_rows, hash_rows, hashed
 from lance_spark.format.versions import Snapshot, by_file, columns, counterpart, delta, same_deletion
 from lance_spark.merge import change_rules, conflict_rules
+from lance_spark.merge.assembly_rules import SettingChange
 from lance_spark.merge.change_rules import MergeChange, MergeConflict, Rows, Sides, Tree, trees
 from lance_spark.merge.conflict_rules import (
     BROKEN,
@@ -42,7 +43,6 @@ from lance_spark.merge.conflict_rules import (
     ResultField,
 )
 from lance_spark.merge.option_rules import OURS, THEIRS, Side
-from lance_spark.merge.setting_rules import SettingChange
 from lance_spark.scan.fragment_reads import (
     FragmentRows,
     RowSource,

@@ -6,8 +6,8 @@ import pytest
 
 from lance_spark import LanceTable
 from lance_spark.errors import Conflict, SchemaMismatch
+from lance_spark.merge.assembly_rules import Merged, merged
 from lance_spark.merge.option_rules import Prefer
-from lance_spark.merge.setting_rules import Merged, merged
 
 CONSTRAINT, BY = "lance_spark.constraints.positive", "lance_spark.partition_by"
 

@@ -9,6 +9,7 @@ import pytest
 from lance_spark import LanceTable
 from lance_spark.errors import Conflict
 from lance_spark.merge import change_rules, hint_rules
+from lance_spark.merge.assembly_rules import BOTH_SET, NO_COLUMN
 from lance_spark.merge.cell_rules import STALE
 from lance_spark.merge.conflict_rules import (
     BROKEN,
@@ -23,7 +24,6 @@ from lance_spark.merge.conflict_rules import (
 )
 from lance_spark.merge.conflict_rules import CAST as CAST_HERE
 from lance_spark.merge.following_rules import COLUMNS_COMPACTED, UNCERTAIN
-from lance_spark.merge.setting_rules import BOTH_SET, NO_COLUMN
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "x": pa.array([1, 2, 3], pa.int32())})
 
