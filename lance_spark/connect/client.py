@@ -23,7 +23,7 @@ from pyspark import errors
 from pyspark.errors import PySparkException
 
 from lance_spark.connect import messages
-from lance_spark.connect.server_source import NAME, ServerSource
+from lance_spark.connect.server_source import NAME, ServerSource, learned
 from lance_spark.engine.errors_spark import as_spark, recovered
 from lance_spark.engine.lengths_spark import parsed_json
 from lance_spark.errors import LanceSparkError, Refused
@@ -152,20 +152,21 @@ def _connected(spark: SparkSession) -> Connection:
     if off is not None:
         raise Refused(off)
     try:
-        row = _known(spark)
-        if row is None:
+        known = _known(spark)
+        if known is None:
             register_class(spark, ServerSource)
-            row = spark.read.format(NAME).load().collect()[0]
+            known = learned(spark.read.format(NAME).load().schema)
     except (PySparkException, OSError) as problem:
         raise Refused(f"the server's Python cannot load lance_spark: {_first_line(problem)}") from problem
-    told = json.loads(row["told"])
+    said, jar = known
+    told = json.loads(said)
     if "refused" in told:
         raise Refused(told["refused"])
     own = import_module("lance_spark").__version__
     if (told["version"], told["digest"]) != (own, digest()):
         raise Refused(f"the server has lance_spark {told['version']}, or another build of it, and the client {own}.")
     try:
-        _send(spark, bytes(row["jar"]))
+        _send(spark, jar)
     except (PySparkException, OSError, ValueError) as problem:
         raise Refused(f"the server takes no artifacts: {_first_line(problem)}") from problem
     prefix = f"spark.sql.catalog.{messages.CATALOG}"
@@ -174,12 +175,15 @@ def _connected(spark: SparkSession) -> Connection:
     return Connection(ref(spark), {})
 
 
-def _known(spark: SparkSession) -> Any:
+def _known(spark: SparkSession) -> tuple[str, bytes] | None:
     """What an earlier client has learned, so that the server starts no Python to tell it; None without one."""
+    if spark.conf.get(messages.READY, "") != digest():
+        return None
     try:
-        return spark.table(f"{messages.TOLD}{digest()}").first()
+        row = spark.table(f"{messages.TOLD}{digest()}").first()
     except PySparkException:
         return None
+    return None if row is None else (row["told"], bytes(row["jar"]))
 
 
 def _send(spark: SparkSession, jar: bytes) -> None:

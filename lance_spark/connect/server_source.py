@@ -1,41 +1,42 @@
 """A data source that tells a client what it has to send to start the process beside the server.
 
-Spark plans a Python data source in a process on the server's host, with the server's Python: the only place from which
-a client can learn what is installed there, before it has sent anything.
+Spark asks a Python data source for its schema in a process on the server's host, with the server's Python: the only
+place from which a client can learn what is installed there, before it has sent anything. The schema says it: for rows,
+Spark would start two more processes of Python and a job.
 """
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Iterator
 from importlib import import_module
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StringType, StructField, StructType
 
 NAME = "lance_spark_server"
 
 
 class ServerSource(DataSource):
-    """One row: ``told``, a JSON object, and ``jar``."""
+    """No rows. The metadata of its one column are ``told``, a JSON object, and ``jar``, in base64."""
 
     @classmethod
     def name(cls) -> str:
         return NAME
 
-    def schema(self) -> str:
-        return "told STRING, jar BINARY"
-
-    def reader(self, schema: object) -> DataSourceReader:  # noqa: ARG002 - always the same
-        return ServerReader()
+    def schema(self) -> StructType:
+        said, jar = told()
+        return StructType([StructField("told", StringType(), True, {"told": said, "jar": _packed(jar)})])
 
 
-class ServerReader(DataSourceReader):
-    def partitions(self) -> list[InputPartition]:
-        """The row itself, made on the server's host: executors may be elsewhere."""
-        return [InputPartition(told())]
+def learned(schema: StructType) -> tuple[str, bytes]:
+    """What :func:`told` said on the server."""
+    found = schema[0].metadata
+    return found["told"], base64.b64decode(found["jar"])
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[str, bytes]]:
-        yield partition.value
+
+def _packed(jar: bytes) -> str:
+    return base64.b64encode(jar).decode()
 
 
 def told() -> tuple[str, bytes]:

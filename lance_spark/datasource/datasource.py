@@ -132,6 +132,11 @@ def register(spark: SparkSession, name: str = "lance") -> None:
     known.add(name)
 
 
+def note(spark: SparkSession, *names: str) -> None:
+    """Remember names that the process beside a server of Spark Connect has registered in a session."""
+    _registered.setdefault(spark, set()).update(names)
+
+
 def names_in(spark: SparkSession) -> set[str]:
     """The names under which it was registered in a session."""
     return set(_registered.get(spark, ()))

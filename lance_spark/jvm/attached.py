@@ -110,6 +110,11 @@ class Server:
         found = [(str(key), kept[key][0].get(), [str(each) for each in kept[key][1]]) for key in [*kept]]
         return [each for each in found if each[1] is not None]
 
+    @staticmethod
+    def announce(spark: SparkSession, setting: str, value: str) -> None:
+        """Give a setting to all sessions that the server makes from now on."""
+        spark._jsparkSession.sparkContext().conf().set(setting, value)
+
     def frame(self, key: str, spark: SparkSession, relation: bytes) -> DataFrame:
         """What a client of Spark Connect has as a relation. Raises Spark's errors."""
         given = self._find(names.MAYBE_RELATION).parseFrom(relation)

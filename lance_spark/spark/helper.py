@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
@@ -131,11 +132,18 @@ class Helper:
         """Later clients read there what the first one asked the server's Python for: that takes seconds."""
         if not self._has_told:
             self._has_told = True
-            said, jar = told()
-            table = pa.table({"told": [said], "jar": pa.array([jar], pa.binary())})
-            with suppress(PySparkException):  # who does not find it asks the server's Python
-                view = f"{messages.TOLD}{digest()}".partition(".")[2]
-                spark.createDataFrame(table).createOrReplaceGlobalTempView(view)
+            threading.Thread(target=self._tell, args=(spark,), daemon=True).start()
+
+    def _tell(self, spark: SparkSession) -> None:
+        """Beside the client's first statements, which do not wait for it, but will need pylance."""
+        import_module("lance")
+        said, jar = told()
+        table = pa.table({"told": [said], "jar": pa.array([jar], pa.binary())})
+        # Who does not find the view asks the server's Python; so it goes if the session ends meanwhile.
+        with suppress(PySparkException, Py4JError, AttributeError):
+            view = f"{messages.TOLD}{digest()}".partition(".")[2]
+            spark.createDataFrame(table).createOrReplaceGlobalTempView(view)
+            self._server.announce(spark, messages.READY, digest())
 
     def _merge(self, spark: SparkSession, key: str, command: str) -> dict[str, Any]:
         room = session.current(spark)

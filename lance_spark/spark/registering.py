@@ -57,11 +57,11 @@ def register(  # noqa: PLR0913 - all but the session by name
     elif catalog is None and root is None and not is_connect(spark):  # there, each look costs a request
         _register_configured(spark, name, storage_options, native)
     refs = _refs(catalog, root, branch, tag, published)
-    datasource.register(spark, name)
     if is_connect(spark):
         wanted = dict(refs, name=name, catalog=catalog, root=root, storage_options=dict(storage_options or {}))
         _at_server(spark, wanted, native)
         return
+    datasource.register(spark, name)
     from lance_spark.native import session
 
     if not native:
@@ -162,22 +162,33 @@ def _at_server(spark: SparkSession, wanted: dict[str, Any], native: bool) -> Non
     from lance_spark.connect import client, hooks, messages
     from lance_spark.datasource import datasource
 
-    datasource.register(spark, OWN_NAME)
     if not native:
+        _as_source(spark, wanted["name"])
         hooks.forget(spark)
         client.disconnect(spark, "it was registered with native=False.")
         return
     if wanted["catalog"] is None and client.current(spark) is None:
+        _as_source(spark, wanted["name"])
         return
     if wanted["root"] is not None:
         check_places(spark, wanted["root"])
     connection = client.connect(spark)
     if connection is None:
+        _as_source(spark, wanted["name"])
         raise _no_catalog(client.reason(spark))
     if "published" in wanted:
         wanted["published"] = True
     connection.state = connection.ask(messages.REGISTER, **wanted)
+    datasource.note(spark, OWN_NAME, wanted["name"])  # the process has registered both: two requests less
     hooks.install(spark, wanted["name"])
+
+
+def _as_source(spark: SparkSession, name: str) -> None:
+    """Register the plain data source by name, and by the name that handles use."""
+    from lance_spark.datasource import datasource
+
+    datasource.register(spark, OWN_NAME)
+    datasource.register(spark, name)
 
 
 def _no_catalog(reason: str) -> Refused:

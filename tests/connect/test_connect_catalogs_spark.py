@@ -203,6 +203,11 @@ def test_sessions_do_not_see_each_others_catalogs(lake, address, tmp_path):
 
 @pytest.mark.when(day=0)
 def test_a_second_client_starts_no_python_of_the_server(lake, address, root, monkeypatch):
+    def knows_what_the_first_one_learned():  # the process writes it down beside the first statements
+        with client(address) as other:
+            return other.conf.get(messages.READY, "")
+
+    eventually(knows_what_the_first_one_learned)
     monkeypatch.setattr("lance_spark.connect.client.register_class", lambda *_: pytest.fail("took seconds"))
     with client(address) as second:
         register(second, catalog="lake", root=root)

@@ -72,6 +72,31 @@ def test_two_tables_that_are_divided_alike_join_without_a_shuffle(joins, by, key
     assert sorted(map(tuple, spark.sql(query).collect())) == right
 
 
+@pytest.mark.on_connect
+@pytest.mark.when(day=0)
+def test_tables_that_tasks_read_join_without_a_shuffle_on_spark_connect_as_well(spark, lake):
+    given = {"spark.sql.sources.v2.bucketing.enabled": "true", "spark.sql.autoBroadcastJoinThreshold": "-1"}
+    for name, step in (("a", 1), ("b", 2)):  # more rows than the driver reads
+        table(spark, name, "bucket(4, id)", f"SELECT id, id % 7 AS v FROM range(1, 40000, {step})")
+    query = "SELECT count(*), sum(a.v * b.id), max(a.id) FROM lake.ns1.a a JOIN lake.ns1.b b ON a.id = b.id"
+    groups = "SELECT id, count(*) AS n FROM lake.ns1.a GROUP BY id"
+    both = range(1, 40000, 2)
+    right = (len(both), sum(each % 7 * each for each in both), max(both))
+    try:
+        for name, value in given.items():
+            spark.conf.set(name, value)
+        assert shuffles(spark, query) == shuffles(spark, groups) == 0
+        assert spark.sql(f"EXPLAIN {query}").first()[0].count("grouped by: [bucket(4, id)]") == 2
+        assert tuple(spark.sql(query).first()) == right
+        assert tuple(spark.sql(f"SELECT count(*), sum(n) FROM ({groups})").first()) == (39999, 39999)
+        spark.conf.set("spark.lance.grouping", "never")
+        assert shuffles(spark, query) == 2
+        assert tuple(spark.sql(query).first()) == right
+    finally:
+        for name in (*given, "spark.lance.grouping"):
+            spark.conf.unset(name)
+
+
 @pytest.mark.when(day=0)
 def test_a_fragment_without_facts_makes_a_plain_scan(joins, lake):
     spark = joins

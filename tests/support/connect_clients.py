@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,15 +75,32 @@ def helper_process(spark: SparkSession) -> Any:
     return jvm.java.lang.System.getProperties()["lance_spark.helper"]["process"]
 
 
+def end_workers(spark: SparkSession) -> None:
+    """End Spark's Python workers of sessions of Spark Connect, none of which must be at work.
+
+    Spark keeps a daemon of 50 MB for each session that ran Python in a task, also when the session is gone.
+    """
+    server = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            command, given = (process / "cmdline").read_bytes(), (process / "environ").read_bytes()
+            of_session = re.search(rb"\0SPARK_JOB_ARTIFACT_UUID=(?!default)", given)
+            if parent == server and b"pyspark.daemon" in command and of_session:
+                os.kill(int(process.name), signal.SIGTERM)
+
+
 def eventually(what: Callable[[], Any], seconds: float = 120) -> Any:
-    """The first answer that is no error of Spark."""
+    """The first answer that is neither an error of Spark nor empty."""
     from pyspark.errors import PySparkException
 
     end = time.monotonic() + seconds
     while True:
         try:
-            return what()
+            found = what()
+            if found or time.monotonic() > end:
+                return found
         except PySparkException:
             if time.monotonic() > end:
                 raise
-            time.sleep(0.2)
+        time.sleep(0.2)

@@ -6,7 +6,7 @@ from pyspark.errors import PySparkException
 
 from lance_spark.errors import LanceSparkError
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(day=0)]
+pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(day=0)]
 ROW = "SELECT 9L AS id, -1 AS x"
 
 
