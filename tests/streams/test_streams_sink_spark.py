@@ -2,11 +2,12 @@
 
 import json
 import os
+import time
 from pathlib import Path
 
 import lance
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812
 
 from lance_spark import LanceTable, register
@@ -44,10 +45,17 @@ class Files:
         return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(self.directory))
 
 
-def run(writer):
-    query = writer.trigger(availableNow=True).start()
-    query.awaitTermination()
-    return query
+def run(writer, seconds=120):
+    """Spark Connect starts a process for a function of foreachBatch, and gives it ten seconds: too few when busy."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            query = writer.trigger(availableNow=True).start()
+            query.awaitTermination()
+            return query
+        except PySparkException as problem:
+            if "Python worker failed to connect back" not in str(problem) or time.monotonic() > end:
+                raise
 
 
 def ids(uri, branch=None):
