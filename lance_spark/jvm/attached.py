@@ -12,9 +12,11 @@ from functools import reduce
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import pyarrow as pa
 from py4j.java_gateway import java_import
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import DataFrame, SparkSession
@@ -111,9 +113,14 @@ class Server:
         return [each for each in found if each[1] is not None]
 
     @staticmethod
-    def announce(spark: SparkSession, setting: str, value: str) -> None:
-        """Give a setting to all sessions that the server makes from now on."""
-        spark._jsparkSession.sparkContext().conf().set(setting, value)
+    def publish(spark: SparkSession, rows: pa.Table, view: str, setting: tuple[str, str]) -> None:
+        """Give all sessions a view, and a setting to those that the server makes from then on.
+
+        Nothing happens if the session ends meanwhile: who does not find the view asks the server's Python.
+        """
+        with suppress(PySparkException, Py4JError, AttributeError):
+            spark.createDataFrame(rows).createOrReplaceGlobalTempView(view)
+            spark._jsparkSession.sparkContext().conf().set(*setting)
 
     def frame(self, key: str, spark: SparkSession, relation: bytes) -> DataFrame:
         """What a client of Spark Connect has as a relation. Raises Spark's errors."""

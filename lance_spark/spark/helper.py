@@ -9,12 +9,10 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
@@ -139,11 +137,8 @@ class Helper:
         import_module("lance")
         said, jar = told()
         table = pa.table({"told": [said], "jar": pa.array([jar], pa.binary())})
-        # Who does not find the view asks the server's Python; so it goes if the session ends meanwhile.
-        with suppress(PySparkException, Py4JError, AttributeError):
-            view = f"{messages.TOLD}{digest()}".partition(".")[2]
-            spark.createDataFrame(table).createOrReplaceGlobalTempView(view)
-            self._server.announce(spark, messages.READY, digest())
+        view = f"{messages.TOLD}{digest()}".partition(".")[2]
+        self._server.publish(spark, table, view, (messages.READY, digest()))
 
     def _merge(self, spark: SparkSession, key: str, command: str) -> dict[str, Any]:
         room = session.current(spark)
