@@ -304,3 +304,25 @@ def test_a_required_column_stays_optional_for_rows_of_others_when_a_publish_is_t
     take_back(given)
     assert ids(head(uri)) == [*range(30), 50, 51, 77]
     assert_sound(head(uri))
+
+
+@pytest.mark.parametrize("rows_too", [False, True], ids=["settings alone", "settings and rows"])
+@pytest.mark.parametrize("killed", [False, True], ids=["", "killed in between"])
+def test_settings_are_published_and_taken_back(uri, monkeypatch, rows_too, killed):
+    key = "lance_spark.constraints.some"
+    exp(uri).update_config({key: "v > -5"})
+    if rows_too:
+        add(uri, 40, 42, "exp")
+    before, given = rows(head(uri)), start(uri)
+    done = publish(given)
+    assert head(uri).config() == {key: "v > -5"}
+    assert publish(given) == done
+    assert (40 in ids(head(uri))) is rows_too
+    if killed:
+        with monkeypatch.context() as patch:
+            patch.setattr(publishing, "_take_back_before", lambda *_: None)
+            take_back(given)
+    back = take_back(given)
+    assert (rows(head(uri)), head(uri).config()) == (before, {})
+    assert take_back(given) == back
+    assert_sound(head(uri))

@@ -153,3 +153,28 @@ def test_a_merge_takes_over_defaults(uri, ours):
     table.branches.merge("other")
     table.write(pa.table({"id": pa.array([2], pa.int64())}), mode="append")
     assert rows(uri)[-1]["n"] == 1
+
+
+def test_an_overwrite_that_keeps_columns_keeps_their_defaults(uri):
+    table = LanceTable.for_path(uri)
+    table.alter_columns(defaults={"n": "5", "state": "'new'"})
+    table.write(pa.table({"id": pa.array([8], pa.int64())}), mode="overwrite", overwrite_schema=False)
+    table.write(pa.table({"id": pa.array([9], pa.int64())}), mode="append")
+    assert [(row["id"], row["state"], row["n"]) for row in rows(uri)] == [(8, "new", 5), (9, "new", 5)]
+    table.write(pa.table({"id": pa.array([1], pa.int64()), "n": pa.array([1], pa.int32())}), mode="overwrite")
+    table.write(pa.table({"id": pa.array([2], pa.int64())}), mode="append")
+    assert [row["n"] for row in rows(uri)] == [1, None]
+
+
+def test_a_column_that_cannot_be_null_may_be_left_out_with_a_default(tmp_path):
+    path = str(tmp_path / "strict")
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field("n", pa.int32(), nullable=False)])
+    lance.write_dataset(pa.table({"id": [1], "n": [1]}, schema=schema), path)
+    table, fewer = LanceTable.for_path(path), pa.table({"id": pa.array([2], pa.int64())})
+    with pytest.raises(SchemaMismatch, match="is missing"):
+        table.write(fewer, mode="append")
+    table.alter_columns(defaults={"n": "3"})
+    table.write(fewer, mode="append")
+    assert [row["n"] for row in rows(path)] == [1, 3]
+    with pytest.raises(InvalidOption, match="cannot have the default NULL"):
+        table.alter_columns(defaults={"n": "NULL"})
