@@ -21,12 +21,13 @@ from lance_spark.format.kept_types import fit_column
 DEFAULT_KEY = "lance_spark.default"
 """Field metadata: the SQL of the default, as it was declared."""
 _NUMBER = re.compile(r"([+-]?)\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)(?:[LSYDF]|BD)?", re.IGNORECASE)
-_TEXT = re.compile(r"'(?:[^'\\]|'')*'")
-_TYPED = re.compile(r"(DATE|TIMESTAMP|TIMESTAMP_NTZ|TIMESTAMP_LTZ)\s*('(?:[^'\\]|'')*')", re.IGNORECASE)
+_TEXT = re.compile(r"'((?:[^'\\]|\\')*)'")
+"""A quote is written as ``\\'``: two quotes are one in newer versions of Spark only, and none in 4.0."""
+_TYPED = re.compile(r"(DATE|TIMESTAMP|TIMESTAMP_NTZ|TIMESTAMP_LTZ)\s*('[^'\\]*')", re.IGNORECASE)
 _NOW = re.compile(r"(?:current_timestamp|now)\s*\(\s*\)|current_timestamp", re.IGNORECASE)
 _ANY_MOMENT = datetime.fromtimestamp(0, timezone.utc)
 _HINT = (
-    "A default is a number, a text in single quotes, TRUE, FALSE, NULL, DATE '2026-01-31', "
+    "A default is a number, a text in single quotes (with \\' for a quote), TRUE, FALSE, NULL, DATE '2026-01-31', "
     f"TIMESTAMP '2026-01-31 12:00:00Z' ({ZONES}), or current_timestamp()."
 )
 
@@ -71,8 +72,8 @@ def constant_of(text: str, field: pa.Field) -> pa.Scalar:
 def _constant(sql: str) -> Constant | None:
     if number := _NUMBER.fullmatch(sql):
         return Constant("number", number[1].replace("+", "") + number[2])
-    if _TEXT.fullmatch(sql):
-        return Constant("text", unquoted(sql))
+    if text := _TEXT.fullmatch(sql):
+        return Constant("text", text[1].replace("\\'", "'"))
     if typed := _TYPED.fullmatch(sql):
         return Constant("date" if typed[1].upper() == "DATE" else "time", unquoted(typed[2]))
     return Constant("bool", sql.upper() == "TRUE") if sql.upper() in ("TRUE", "FALSE") else None
@@ -89,7 +90,7 @@ def settled(text: str, field: pa.Field, now: datetime) -> str:
     if is_now(text):
         return f"TIMESTAMP '{now.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S.%f}Z'"
     value = value_of(text, field, now).as_py()
-    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else text
+    return "'" + value.replace("'", "\\'") + "'" if isinstance(value, str) else text
 
 
 def defaults_for(schema: pa.Schema, given: Collection[str], now: datetime) -> dict[str, pa.Scalar]:

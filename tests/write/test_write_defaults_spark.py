@@ -12,7 +12,7 @@ FEWER = "SELECT 9L AS id"
 
 @pytest.fixture
 def table(spark, lake):
-    spark.sql("CREATE TABLE lake.ns1.t (id BIGINT, state STRING DEFAULT 'it''s new', n INT DEFAULT -1)")
+    spark.sql("CREATE TABLE lake.ns1.t (id BIGINT, state STRING DEFAULT 'it\\'s new', n INT DEFAULT -1)")
     spark.sql("INSERT INTO lake.ns1.t VALUES (1, 'old', 7)")
     return lake.table("ns1.t")
 
@@ -53,7 +53,13 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+NEWER = ("insert", "insert by name", "writeTo", "saveAsTable", "a stream by name")
+"""Spark 4.0 wants all columns there."""
+
+
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=pytest.mark.when(spark="newest") if way in NEWER else ()) for way in WAYS]
+)
 def test_every_way_to_write_fills_in_defaults(spark, table, tmp_path, way):
     WAYS[way](spark, table, tmp_path)
     rows = lance.dataset(table.location.uri).to_table().to_pylist()
@@ -72,9 +78,9 @@ def test_defaults_are_declared_shown_changed_and_dropped(spark, lake):
     assert (now["c"], now["plain"], len({*now["at"]})) == ([5, 5], [None, None], 1)
     assert "DEFAULT 5" in spark.sql("SHOW CREATE TABLE lake.ns1.t").first()[0]
     spark.sql("ALTER TABLE lake.ns1.t ALTER COLUMN c SET DEFAULT 6")
-    spark.sql("INSERT INTO lake.ns1.t (id) VALUES (3)")
+    spark.sql("INSERT INTO lake.ns1.t VALUES (3, DEFAULT, DEFAULT, DEFAULT)")
     spark.sql("ALTER TABLE lake.ns1.t ALTER COLUMN c DROP DEFAULT")
-    spark.sql("INSERT INTO lake.ns1.t (id) VALUES (4)")
+    spark.sql("INSERT INTO lake.ns1.t VALUES (4, DEFAULT, DEFAULT, DEFAULT)")
     after = lance.dataset(uri).to_table().sort_by("id").to_pydict()
     assert after["c"] == [5, 5, 6, None]
     assert None not in after["at"]
