@@ -46,7 +46,7 @@ class Estimated:
 
 def weighs_costs(bridge: Bridge) -> bool:
     """Whether the session's optimizer uses statistics of columns."""
-    return str(bridge.spark.conf.get(_COSTS, "")).lower() == "true"
+    return str(bridge.spark.conf.get(_COSTS)).lower() == "true"
 
 
 def with_columns(scan: Estimated) -> Statistics:
