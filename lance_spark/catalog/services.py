@@ -44,8 +44,14 @@ class ServiceTable:
 
 
 def find(catalog: Catalog, table: Identifier, doing: str) -> ServiceTable:
-    """A table. Raises NotFound."""
-    return _table(catalog, table, describe(_service(catalog), table.parts, doing), doing)
+    """A table. Raises NotFound, also for a name of more parts than tables of the service can have."""
+    try:
+        answer = describe(_service(catalog), table.parts, doing)
+    except errors.InvalidOption as told:
+        if "must have exactly" not in told.message:  # Glue's tables: [database, table]
+            raise
+        raise errors.NotFound(told.message, hint=told.hint) from None
+    return _table(catalog, table, answer, doing)
 
 
 def _table(catalog: Catalog, table: Identifier, answer: Any, doing: str) -> ServiceTable:

@@ -254,7 +254,7 @@ def test_glue_has_namespaces_and_tables(moto, bucket, storage):
     glue.table("sales.orders").branches.create("exp")
     assert glue.table("sales.orders", branch="exp").count_rows() == 6
     assert (glue.list_namespaces(), glue.list_tables("sales")) == (["sales"], ["sales.orders"])
-    for absent in ("sales.nope", "nope.orders"):
+    for absent in ("sales.nope", "nope.orders", "sales.orders.branches"):
         with pytest.raises(NotFound):
             glue.table(absent)
     for call, named in (
