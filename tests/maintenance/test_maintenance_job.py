@@ -96,6 +96,16 @@ def test_a_dry_run_an_execution_and_a_second_one_that_finds_little(maintain, lak
     }
 
 
+def test_a_compaction_is_done_though_its_columns_cannot_be_measured(maintain, lake, monkeypatch):
+    monkeypatch.setattr(running, "renew", Mock(side_effect=StorageFailure("The store is away.")))
+    code, _, _ = maintain(*outputs(lake), "--execute")
+    report = json.loads((lake / "r.json").read_text())
+    steps = [step for table in report["tables"] for step in table["steps"] if step["step"] == "compaction"]
+    assert (code, {step["state"] for step in steps}) == (0, {"done", "nothing"})
+    said = {step["why"] for step in steps if step["state"] == "done"}
+    assert said == {"3 fragments became 1; columns were not measured again: The store is away."}
+
+
 def test_a_damaged_table_ends_the_job_with_6_and_the_others_are_done(maintain, lake):
     sorted((place(lake, "$b") / "data").iterdir())[0].unlink()
     code, said, _ = maintain("--execute", *outputs(lake))

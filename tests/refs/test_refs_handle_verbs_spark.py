@@ -72,6 +72,7 @@ CHANGES = {
 }
 """Verbs that make a version of the branch."""
 ANSWERS = {
+    "analyze": (lambda dev: dev.analyze("id").rows, 7),
     "branch": (lambda dev: dev.branch, "dev"),
     "changes": (lambda dev: dev.changes(2).count(), 1),
     "checkout": (lambda dev: dev.checkout(version=2).to_df().count(), 6),

@@ -54,6 +54,7 @@ PYTHON = {
 UPKEEP = {
     "optimize": lambda t: t.optimize(own_only=False),
     "optimize in an order": lambda t: t.optimize(own_only=False, sort_by="id"),
+    "analyze": lambda t: t.analyze("id"),
     "flatten": lambda t: t.flatten() if t.branch else None,
     "indexes": lambda t: (t.indexes.create("id", kind="btree"), t.indexes.optimize(), t.indexes.drop("id_idx")),
     "relocate": lambda t: t.relocate(),
