@@ -14,19 +14,19 @@ from typing import Any
 
 from lance_spark import errors
 from lance_spark.catalog.entry_rules import refusal
-from lance_spark.catalog.name_rules import DELIMITER, Catalog, Identifier
-from lance_spark.core.location import DatasetLocation, is_relative
+from lance_spark.catalog.name_rules import Catalog, Identifier, identify_table
+from lance_spark.core.location import DatasetLocation, check_scheme, is_relative
 from lance_spark.core.services import PROVIDER, Service, without_service
 from lance_spark.storage.credentials import describe, remember
 from lance_spark.storage.datasets import locate
-from lance_spark.storage.services import ask
+from lance_spark.storage.services import ask, pages
 
 _PAGE: int | None = None
 """How many names one request asks for: as many as the service likes to answer."""
 _BOOKS = frozenset({"table_type", "managed_by", "empty_table"})
 """What ``lance-namespace-impls`` writes among the properties of each table: nobody set it."""
-_PAGES = 100_000
-"""A service that still has a next page then goes round in circles."""
+_DEEPEST = 32
+"""Namespaces within each other: a service with more answers with the same ones at every depth."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,17 @@ def _location(catalog: Catalog, table: Identifier, answer: Any, doing: str, mana
             hint="The table is damaged in the catalog. Nothing was read or written.",
         )
     vended = answer.storage_options
+    try:
+        check_scheme(uri)
+        there = elsewhere(catalog, uri)
+    except errors.InvalidOption as told:
+        why = f"the catalog {service.uri} says that table '{table}' is where no dataset can be"
+        raise refusal(errors.CorruptData, doing, f"{why}: {told.message}", hint=told.hint) from None
     if not vended and not managed:
-        return elsewhere(catalog, uri)
-    provider = service.provider(table.parts, managed)
+        return there
+    provider = service.provider(table.parts, there.uri, managed)
     remember(provider, vended or {})
-    return locate(uri, {**dict(elsewhere(catalog, uri).options), PROVIDER: provider})
+    return DatasetLocation.at(there.uri, {**dict(there.options), PROVIDER: provider})
 
 
 def elsewhere(catalog: Catalog, uri: str) -> DatasetLocation:
@@ -90,6 +96,11 @@ def list_tables(catalog: Catalog, within: Identifier, recursive: bool, doing: st
 def list_namespaces(catalog: Catalog, within: Identifier, recursive: bool, doing: str) -> list[Identifier]:
     """The namespaces of a namespace, or also nested ones. Raises NotFound."""
     found = sorted(_names(catalog, "list_namespaces", "ListNamespacesRequest", within, doing))
+    if found and len(within.parts) >= _DEEPEST:
+        raise errors.CorruptData(
+            f"Cannot {doing}: the namespaces of the catalog {catalog.uri} never end: '{found[0]}'.",
+            hint="It answers with the same namespaces at every depth. List one namespace, without those below it.",
+        )
     if recursive:
         below = [list_namespaces(catalog, child, True, doing) for child in found]
         found = sorted([*found, *(each for several in below for each in several)])
@@ -106,26 +117,22 @@ def _listed(
 
 def _names(catalog: Catalog, operation: str, request: str, within: Identifier, doing: str) -> list[Identifier]:
     """All pages of one list. A service may answer a missing namespace with an empty list."""
-    service, found, token = _service(catalog), dict[Identifier, None](), None
-    for _ in range(_PAGES):
-        answer = ask(service, operation, request, doing, id=list(within.parts), limit=_PAGE, page_token=token)
+    service, found = _service(catalog), dict[Identifier, None]()
+
+    def page(token: str | None) -> Any:
+        return ask(service, operation, request, doing, id=list(within.parts), limit=_PAGE, page_token=token)
+
+    for answer in pages(service, doing, page):
         names = answer.tables if operation == "list_tables" else answer.namespaces
-        found |= dict.fromkeys(within.child(name) for name in names if _can_have(service, name))
-        last, token = token, answer.page_token or None
-        if token is None:
-            break
-        if token == last:
-            raise errors.CorruptData(f"Cannot {doing}: the catalog {service.uri} answers with the same page again.")
-    else:
-        raise errors.CorruptData(f"Cannot {doing}: the pages of the catalog {service.uri} never end.")
+        found |= dict.fromkeys(within.child(name) for name in names if _can_have(service, within, name))
     if not found and not within.is_root:
         namespace_properties(catalog, within, doing)
     return list(found)
 
 
-def _can_have(service: Service, name: str) -> bool:
-    if name and DELIMITER not in name:
-        return True
+def _can_have(service: Service, within: Identifier, name: str) -> bool:
+    with suppress(errors.InvalidName):
+        return bool(identify_table(within.child(name)))
     text = f"The catalog {service.uri} has a name that cannot be read here, and is left out: {name!r}."
     warnings.warn(text, errors.LanceSparkWarning, stacklevel=2)
     return False

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from urllib.parse import quote, quote_plus, urlsplit
 
 from lance_spark.core.location import DatasetLocation, is_relative
 from lance_spark.core.records.stored_json import decode_json
@@ -27,6 +27,9 @@ _IMPL = re.compile(r"[A-Za-z][\w.+-]*")
 _SHOWN = ("uri", "endpoint", "root", "region", "catalog_id")
 """Properties that say where a service is; everything else may be a secret."""
 _HEADERS = ("headers.", "header.")
+_HEADER_NAME, _HEADER_VALUE = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"), re.compile(r"[\x20-\x7e\t]*")
+_SHORTEST_WORD = 8
+"""Characters of a part of a property that is hidden by itself."""
 JOURNAL = "publish_journal"
 """Property that names a directory for the journal of publishes. Nobody but this package knows it."""
 
@@ -79,11 +82,18 @@ class Service:
 
     @property
     def headers(self) -> dict[str, str]:
+        """The headers among its properties. Raises InvalidOption, without the value, for one that HTTP cannot send."""
         found = {}
         for key, value in self.properties:
             prefix = next((each for each in _HEADERS if key.startswith(each)), None)
             if prefix is not None:
-                found[key[len(prefix) :]] = value
+                sent = value.strip()  # of a key that was read from a file, the last line has an end
+                if not _HEADER_VALUE.fullmatch(sent) or not _HEADER_NAME.fullmatch(key[len(prefix) :]):
+                    raise InvalidOption(
+                        f"The property '{key}' of the catalog {self.uri} cannot be sent as a header.",
+                        hint="A header is one line of ASCII characters.",
+                    )
+                found[key[len(prefix) :]] = sent
         return found
 
     def root(self, storage_options: Mapping[str, str] | None = None) -> DatasetLocation:
@@ -91,20 +101,28 @@ class Service:
         packed = {IMPL: self.impl, PROPERTIES: json.dumps(dict(self.properties))}
         return DatasetLocation.at(self.uri, {**(storage_options or {}), **packed})
 
-    def provider(self, table: Sequence[str], managed: bool = False) -> str:
+    def provider(self, table: Sequence[str], uri: str, managed: bool = False) -> str:
         """The provider of storage options of one of its tables, as a storage option's value.
 
+        ``uri`` is where the service said that the table is: a table of the same name elsewhere is another one.
         ``managed`` is whether the service keeps the versions of the table, too.
         """
         begins = _KEEPER if managed else _SERVICE
-        return begins + json.dumps([self.impl, dict(self.properties), list(table)])
+        return begins + json.dumps([self.impl, dict(self.properties), list(table), uri])
 
     def clean(self, text: str) -> str:
-        """A text without the values of its properties that may be secrets."""
-        for key, value in self.properties:
-            if key not in (*_SHOWN, JOURNAL) and len(value) > 3:
-                text = text.replace(value, "***")
+        """A text without the values of its properties that may be secrets, in whichever form a server repeats them."""
+        for secret in sorted(self._secrets(), key=len, reverse=True):
+            text = text.replace(secret, "***")
         return re.sub(r"(?<=://)[^/\s@]+@", "***@", text)
+
+    def _secrets(self) -> Iterator[str]:
+        for key, value in self.properties:
+            if key not in (*_SHOWN, JOURNAL):
+                # Of "Bearer abc", many servers repeat only the second word.
+                words = [word for word in value.split() if len(word) >= _SHORTEST_WORD]
+                for said in {value, value.strip(), *words} if len(value.strip()) > 3 else ():
+                    yield from {said, quote(said, safe=""), quote_plus(said)}
 
 
 def _text(value: object) -> str:
@@ -141,15 +159,29 @@ def without_service(options: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in options.items() if key not in (IMPL, PROPERTIES)}
 
 
-def table_of(provider: str) -> tuple[Service, list[str]] | None:
-    """The service and the table of a provider; None for one that people wrote themselves."""
+@dataclass(frozen=True)
+class ServedTable:
+    """A table that a service has, as a provider of storage options names it."""
+
+    service: Service
+    table: tuple[str, ...]
+    uri: str | None
+    """Where the service said that it is; None in what 1.0.0 stored."""
+    managed: bool
+    """Whether the service keeps its versions."""
+
+
+def table_of(provider: str) -> ServedTable | None:
+    """The table of a provider; None for a provider that people wrote themselves."""
     begins = next((each for each in (_SERVICE, _KEEPER) if provider.startswith(each)), None)
     if begins is None:
         return None
     found = _decoded(provider[len(begins) :])
-    if not isinstance(found, list) or len(found) != 3 or not isinstance(found[1], dict):
+    if not isinstance(found, list) or len(found) not in (3, 4) or not isinstance(found[1], dict):
         raise _unreadable()
-    return Service.of(str(found[0]), found[1]), [str(part) for part in found[2]]
+    uri = str(found[3]) if len(found) > 3 else None
+    table = tuple(str(part) for part in found[2])
+    return ServedTable(Service.of(str(found[0]), found[1]), table, uri, begins == _KEEPER)
 
 
 def keeps_versions(location: DatasetLocation) -> bool:

@@ -313,7 +313,8 @@ class LanceCatalog(Shown, Hinting, metaclass=HintingType):
             self._write_frame(cast("DataFrame", frame), str(table), mode, settings)
             return
         there = not new and mode == "append" and table_exists(catalog, table)
-        place = describe_table(catalog, table).location if there and catalog.ref is None else None
+        info = describe_table(catalog, table) if there and catalog.ref is None else None
+        place = None if info is None or info.declared else info.location  # a declared table has no types yet
         branch = branch_or_none(settings.get("branch"))
         try:
             write_arrow({**settings, "path": str(table)}, frame, mode == "overwrite", place, branch)

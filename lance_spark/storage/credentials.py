@@ -7,14 +7,24 @@ and each process, on a driver or on an executor, gets its own. One renewal at a 
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lance_spark.core.location import DatasetLocation
-from lance_spark.core.services import EXPIRES, PROVIDER, Service, Vended, check_directory, keeps_versions, table_of
+from lance_spark.core.location import DatasetLocation, canonical_uri
+from lance_spark.core.services import (
+    EXPIRES,
+    PROVIDER,
+    ServedTable,
+    Service,
+    Vended,
+    check_directory,
+    keeps_versions,
+    table_of,
+)
 from lance_spark.core.storage_options import for_table, settled_endpoint
 from lance_spark.errors import (
     AlreadyExists,
@@ -28,7 +38,7 @@ from lance_spark.errors import (
 )
 from lance_spark.storage import services, vended
 from lance_spark.storage.failures import refusal_of
-from lance_spark.storage.services import ServiceSilent, ask, patiently, try_to_ask
+from lance_spark.storage.services import ServiceSilent, ask, pages, patiently, try_to_ask
 from lance_spark.storage.vended import Refusal
 
 if TYPE_CHECKING:
@@ -44,9 +54,13 @@ _MISSING, _TAKEN = 11, 14
 """Codes of the specification: there is no such version, and somebody else changed the table."""
 _PAGE = 1000
 """How many versions a catalog is asked for at a time."""
+_PAUSE = 5.0
+"""Seconds after which a renewal that failed is tried again while the old credentials are good."""
 _RENEWALS = 2
 """How often one request asks for new ones: a key that was due may be replaced by one that is refused as well."""
 _renewing: dict[str, threading.Lock] = {}
+_not_before: dict[str, float] = {}
+"""When a renewal that failed is tried again, by provider."""
 _lock = threading.Lock()
 
 
@@ -139,25 +153,40 @@ def again_if_refused(location: DatasetLocation, attempt: Callable[[], _Answer]) 
 
 
 def current(provider: str) -> Vended:
-    """What a provider handed out, renewed if due."""
+    """What a provider handed out, renewed if due.
+
+    As long as the old ones are good, a catalog that is away or fails stops nobody: one thread asks it, now and then.
+    """
     known = vended.known(provider)
     if known is not None and not known.is_due(time.monotonic()):
         return known
     with _lock:
         one_at_a_time = _renewing.setdefault(provider, threading.Lock())
-    with one_at_a_time:
-        known, now = vended.known(provider), time.monotonic()
-        if known is not None and not known.is_due(now):
-            return known
-        # As long as the old ones are good, a catalog that is away for a moment stops nobody.
-        usable = known is not None and not known.is_over(now)
-        try:
-            found = fetch(provider, 0.0 if usable else services.PATIENCE)
-        except ServiceSilent as silent:
-            if known is None or not usable:
-                raise silent.for_others from None
-            return known
-        return remember(provider, found)
+    if not one_at_a_time.acquire(blocking=known is None or known.is_over(time.monotonic())):
+        assert known is not None
+        return known
+    try:
+        return _renewed(provider)
+    finally:
+        one_at_a_time.release()
+
+
+def _renewed(provider: str) -> Vended:
+    known, now = vended.known(provider), time.monotonic()
+    if known is not None and not known.is_due(now):
+        return known
+    usable = known is not None and not known.is_over(now)
+    if known is not None and usable and now < _not_before.get(provider, 0.0):
+        return known
+    try:
+        return remember(provider, fetch(provider, 0.0 if usable else services.PATIENCE))
+    except (NotFound, Conflict):
+        raise  # they are for a table that is no more
+    except LanceSparkError as problem:
+        if known is None or not usable:
+            raise problem.for_others if isinstance(problem, ServiceSilent) else problem from None
+        _not_before[provider] = time.monotonic() + _PAUSE
+        return known
 
 
 def remember(provider: str, options: Mapping[str, object]) -> Vended:
@@ -169,11 +198,11 @@ def remember(provider: str, options: Mapping[str, object]) -> Vended:
 
 def fetch(provider: str, patience: float) -> Mapping[str, object]:
     """Ask a provider. Raises ServiceSilent if it gives no answer for so many seconds."""
-    of_service = table_of(provider)
-    if of_service is not None:
-        service, table = of_service
-        doing, asked = f"renew the credentials of table '{'.'.join(table)}'", _described(table)
-        described = try_to_ask(service, *_DESCRIBE, doing, patience=patience, **asked)
+    served = table_of(provider)
+    if served is not None:
+        doing, asked = f"renew the credentials of table '{'.'.join(served.table)}'", _described(served.table)
+        described = try_to_ask(served.service, *_DESCRIBE, doing, patience=patience, **asked)
+        _check_same(served, described, doing)
         return described.storage_options or {}
     call = _callable(provider)
 
@@ -194,6 +223,20 @@ def fetch(provider: str, patience: float) -> Mapping[str, object]:
         return answer
 
     return patiently(once, patience)
+
+
+def _check_same(served: ServedTable, described: Any, doing: str) -> None:
+    """Raise Conflict if the name means another table now: its credentials are not for whoever opened the old one."""
+    if served.uri is None:
+        return
+    moved = described.location is None or canonical_uri(described.location, os.path.realpath) != served.uri
+    if not moved and (described.managed_versioning is True) == served.managed:
+        return
+    where = "at another place" if moved else "another one: the catalog has begun, or ceased, to keep its versions"
+    raise Conflict(
+        f"Cannot {doing}: the table of that name is {where}. It was {served.uri}.",
+        hint="It was dropped and created again, or moved. Load it again.",
+    )
 
 
 _DESCRIBE = ("describe_table", "DescribeTableRequest")
@@ -279,29 +322,41 @@ def _of_versions(location: DatasetLocation, operation: str, request: Any) -> Any
 
     After any error of a new version, pylance reads which manifest has its number before it says whether it committed.
     """
-    service, table = table_of(vended.provider_of(location) or "") or (None, [])
-    if service is None:
+    served = table_of(vended.provider_of(location) or "")
+    if served is None:
         raise InvalidOption(f"Nobody keeps the versions of {location.uri}.")
+    doing = f"commit to, or read, {location.uri}"
     given = dict(request if isinstance(request, Mapping) else request.model_dump(exclude_none=True))
     given = {key: value for key, value in given.items() if value is not None and key not in ("id", "identity")}
     asked = "".join(word.capitalize() for word in operation.split("_")) + "Request"
     try:
-        return ask(service, operation, asked, f"commit to, or read, {location.uri}", id=table, **given)
+        answer = ask(served.service, operation, asked, doing, id=list(served.table), **given)
     except (NotFound, Conflict, AlreadyExists) as told:  # pylance knows the specification's errors
         from lance_namespace import from_error_code
 
         raise from_error_code(_MISSING if isinstance(told, NotFound) else _TAKEN, told.message) from None
+    made = answer.version if operation == "create_table_version" else None
+    if made is not None and made.version != given.get("version"):
+        raise StorageFailure(f"Cannot {doing}: the catalog answered with version {made.version}.", hint=_UNKNOWN)
+    return answer
+
+
+_UNKNOWN = "Look at the newest version of the table before you run it again."
 
 
 def versions_of_catalog(location: DatasetLocation, above: int = 0) -> list[int]:
     """The versions of main that the catalog of a table keeps, newest first, down to ``above``."""
-    found: list[int] = []
-    token: str | None = None
-    while True:
+    served = table_of(vended.provider_of(location) or "")
+    assert served is not None
+
+    def page(token: str | None) -> Any:
         given = {"descending": True, "limit": _PAGE} | ({"page_token": token} if token else {})
-        answer = _of_versions(location, "list_table_versions", given)
-        page = sorted((int(each.version) for each in answer.versions), reverse=True)
-        found += [version for version in page if version > above]
-        last, token = token, answer.page_token or None
-        if token is None or token == last or (page and page[-1] <= above):
-            return sorted({*found}, reverse=True)
+        return _of_versions(location, "list_table_versions", given)
+
+    found: set[int] = set()
+    for answer in pages(served.service, f"list the versions of {location.uri}", page):
+        versions = {int(each.version) for each in answer.versions}
+        found |= {version for version in versions if version > above}
+        if versions and min(versions) <= above:
+            break
+    return sorted(found, reverse=True)

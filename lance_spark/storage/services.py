@@ -9,9 +9,10 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from lance_spark.core.services import Service
 from lance_spark.errors import (
@@ -177,6 +178,24 @@ def patiently(attempt: Callable[[], _Answer], patience: float) -> _Answer:
         pause = min(pause * 2, _LONGEST_PAUSE)
 
 
+def pages(service: Service, doing: str, ask_for: Callable[[str | None], _Answer]) -> Iterator[_Answer]:
+    """All pages of a list; ``ask_for`` asks for the page of a token. Raises CorruptData for pages in a circle.
+
+    A part that looks like all of a list would let a cleanup of all tables miss the others.
+    """
+    token: str | None = None
+    seen: set[str] = set()
+    while True:
+        answer = ask_for(token)
+        yield answer
+        token = getattr(answer, "page_token", None) or None
+        if token is None:
+            return
+        if token in seen:
+            raise CorruptData(f"Cannot {doing}: the catalog {service.uri} answers with the same page again.")
+        seen.add(token)
+
+
 def _in_time(service: Service, question: Callable[[], Any]) -> Any:
     """The answer, if it comes in time: clients of other packages may wait forever."""
     if service.impl == "rest":
@@ -302,8 +321,8 @@ class _Rest:
             raise InvalidOption(
                 "A catalog of REST needs the property 'uri'.", hint="properties={'uri': 'https://catalog.example'}"
             )
-        self._service = service
-        self._uri, self._delimiter = given["uri"].rstrip("/"), given.get("delimiter", "$")
+        self._service, self._headers = service, service.headers
+        self._uri, self._delimiter = _address(service, given["uri"].strip()), given.get("delimiter", "$")
         tls = {"cert_file": "tls.cert_file", "key_file": "tls.key_file", "ca_certs": "tls.ssl_ca_cert"}
         secured = {name: given[key] for name, key in tls.items() if given.get(key)}
         if given.get("tls.assert_hostname", "").lower() == "false":
@@ -338,7 +357,7 @@ class _Rest:
     def _send(self, method: str, url: str, body: Mapping[str, Any] | None) -> Any:
         import urllib3
 
-        headers = {"accept": "application/json", "content-type": "application/json", **self._service.headers}
+        headers = {"accept": "application/json", "content-type": "application/json", **self._headers}
         content = None if body is None else json.dumps(body).encode()
         end = time.monotonic() + DEADLINE
         try:
@@ -357,7 +376,10 @@ class _Rest:
             )
         if status >= 400:
             raise _refused(status, told, self._service)
-        return _parsed(told, self._service)
+        answer = _parsed(told, self._service)
+        if answer.get("error") or answer.get("code") not in (None, 0, 200):  # as every error of the specification has
+            raise _refused(status, told, self._service)
+        return _lenient(answer)
 
     def _read(self, answer: Any, end: float) -> bytes:
         pieces, size = [], 0
@@ -373,6 +395,35 @@ class _Rest:
         if expected is not None and expected.isdigit() and int(expected) != size and not encoded:
             raise ServiceSilent(f"The catalog {self._service.uri} broke off in the middle of its answer.")
         return b"".join(pieces)
+
+
+def _address(service: Service, uri: str) -> str:
+    """Where requests go. Raises InvalidOption, without showing it, for one with keys in it: they would be in logs."""
+    parts = urlsplit(uri)
+    if parts.scheme.lower() not in ("http", "https") or not parts.hostname:
+        raise InvalidOption(
+            f"The property 'uri' of the catalog {service.uri} does not begin with http:// or https://.",
+            hint="properties={'uri': 'https://catalog.example'}",
+        )
+    if parts.username is not None or parts.query or parts.fragment:
+        raise InvalidOption(
+            f"The property 'uri' of the catalog {service.uri} has a user, a query or a fragment.",
+            hint="Give keys as headers: {'headers.authorization': 'Bearer ...'}.",
+        )
+    return uri.rstrip("/")
+
+
+def _lenient(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer with text in its maps: some services have null for a property without a value, or a number."""
+    for name in ("properties", "storage_options"):
+        given = answer.get(name)
+        if isinstance(given, dict):
+            plain = {key: value for key, value in given.items() if value is not None}
+            answer[name] = {
+                key: json.dumps(value) if isinstance(value, bool | int | float) else value
+                for key, value in plain.items()
+            }
+    return answer
 
 
 def _parsed(told: bytes, service: Service) -> Any:
@@ -394,11 +445,11 @@ def _refused(status: int, told: bytes, service: Service) -> Exception:
     """The error of the specification's client for an answer that is none of success."""
     import lance_namespace
 
-    try:
+    code, text = _STATUS.get(status, 18), f"it answered with status {status}"
+    with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
         given = json.loads(told)
-        code, text = int(given["code"]), str(given.get("error") or given.get("detail") or "no reason was given")
-    except (ValueError, KeyError, TypeError, RecursionError):
-        code, text = _STATUS.get(status, 18), f"it answered with status {status}"
+        text = str(given.get("error") or given.get("detail") or "no reason was given")
+        code = int(given["code"])
     if status in (429, 503) or code == THROTTLED:
         return ServiceSilent(f"The catalog {service.uri} is overloaded or away: {service.clean(text)}.")
     known: Exception = lance_namespace.from_error_code(code, text)

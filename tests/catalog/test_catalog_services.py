@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from support.rest_catalogs import KEY, Server, said, served
 from support.scripts import script
+from support.service_lakes import empty_glue
 
 from lance_spark import LanceCatalog, LanceTable
 from lance_spark.catalog.lookup import open_service
@@ -339,8 +340,10 @@ def glue(moto, bucket, storage):
     found = keys | {f"storage.{key}": value for key, value in storage.items()}
     catalog = LanceCatalog.connect("glue", found)
     name = f"sales_{bucket.replace('-', '_')}"
+    empty_glue(moto, "us-east-1")  # moto is one process for all tests
     catalog.create_namespace(name, {"location": f"s3://{bucket}/sales"})
-    return found, name
+    yield found, name
+    empty_glue(moto, "us-east-1")
 
 
 @pytest.mark.s3

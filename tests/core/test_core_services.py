@@ -4,7 +4,16 @@ import pickle
 
 import pytest
 
-from lance_spark.core.services import PROVIDER, Service, Vended, is_secret, service_of, table_of, without_service
+from lance_spark.core.services import (
+    PROVIDER,
+    ServedTable,
+    Service,
+    Vended,
+    is_secret,
+    service_of,
+    table_of,
+    without_service,
+)
 from lance_spark.errors import InvalidOption
 
 pytestmark = pytest.mark.pure
@@ -38,7 +47,9 @@ def test_a_service_travels_as_storage_options_and_shows_no_secret():
     assert without_service(root.storage_options) == {"aws_region": "eu-central-1"}
     assert service_of({"aws_region": "eu-central-1"}) is None
     assert SECRET.headers == {"X-Api-Key": "hush-hush"}
-    assert table_of(SECRET.provider(["a", "t"])) == (SECRET, ["a", "t"])
+    assert table_of(SECRET.provider(["a", "t"], "s3://b/t")) == ServedTable(SECRET, ("a", "t"), "s3://b/t", False)
+    assert table_of(SECRET.provider(["t"], "/t", True)) == ServedTable(SECRET, ("t",), "/t", True)
+    assert table_of('service:["rest", {"uri": "http://x"}, ["t"]]').uri is None  # as 1.0.0 stored it
     assert table_of("mycompany.vending:keys") is None
     assert "hush" not in f"{SECRET!r} {SECRET} {root!r} {root} {SECRET.uri}"
     # By these words Spark hides the values of options, and this package those of errors.

@@ -4,6 +4,7 @@ import lance
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
+from support.service_lakes import place
 
 from lance_spark import LanceTable
 from lance_spark.errors import Refused
@@ -22,9 +23,9 @@ EXPECTED = [
 
 @pytest.fixture
 def t(lake):
-    uri = lake.catalog.at("t").uri
+    uri, where = place(lake, "t")
     lance.write_dataset(ROWS, uri)
-    lake.register_table("ns1.t", "t")
+    lake.register_table("ns1.t", where)
     return uri
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 from support.local_datasets import make_dataset
+from support.service_lakes import place
 
 from lance_spark import LanceTable
 from lance_spark.core.isolation import STATEMENT, parse_statement
@@ -22,11 +23,12 @@ ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "k": ["a", "b"]})
 @pytest.fixture
 def t(lake):
     """Table ns1.t with a branch, a tag, and two versions; ns1.other; views over it."""
-    uri = lake.catalog.at("t").uri
+    uri, where = place(lake, "t")
     make_dataset(uri, ROWS, ROWS)
-    lake.register_table("ns1.t", "t")
-    make_dataset(lake.catalog.at("other").uri, ROWS)
-    lake.register_table("ns1.other", "other")
+    lake.register_table("ns1.t", where)
+    other, where = place(lake, "other")
+    make_dataset(other, ROWS)
+    lake.register_table("ns1.other", where)
     lake.table("ns1.t").branches.create("exp")
     lake.table("ns1.t").tags.create("old")
     return uri
@@ -51,6 +53,7 @@ def path(spark, uri, **options):
 
 
 def cached(spark):
+    spark.catalog.dropTempView("mine")
     spark.sql("CACHE TABLE mine AS SELECT * FROM lake.ns1.t")
     return spark.table("mine")
 

@@ -68,7 +68,7 @@ def service_lake(impl: str, directory: Path, endpoint: str | None = None) -> Ite
         try:
             yield from _remembered(ServiceLake(impl, directory, {**keys, **_journal(directory)}))
         finally:
-            _empty_glue(str(endpoint))
+            empty_glue(str(endpoint))
 
 
 def _journal(directory: Path) -> dict[str, str]:
@@ -84,9 +84,9 @@ def _remembered(lake: ServiceLake) -> Iterator[ServiceLake]:
         del _WHERE[uri]
 
 
-def _empty_glue(endpoint: str) -> None:
+def empty_glue(endpoint: str, region: str = "eu-west-3") -> None:
     """Databases outlive a test: moto is one process for all of them."""
-    keys = {"aws_access_key_id": "me", "aws_secret_access_key": KEY, "region_name": "eu-west-3"}
+    keys = {"aws_access_key_id": "me", "aws_secret_access_key": KEY, "region_name": region}
     glue = boto3.client("glue", endpoint_url=endpoint, **keys)
     for database in glue.get_databases()["DatabaseList"]:
         glue.delete_database(Name=database["Name"])
