@@ -7,6 +7,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.merge import MergeIntoWriter
+from support.service_lakes import of
 from support.sql_changes import asked, changed, stored
 
 from lance_spark import capabilities, errors, register, unregister
@@ -171,9 +172,9 @@ def test_unregister_gives_pyspark_its_function_back(spark, target):
     register(spark, catalog="lake", root=target.rpartition("/")[0])
 
 
-def test_another_session_has_its_own_settings(spark, target):
+def test_another_session_has_its_own_settings(spark, lake, target):
     other = spark.newSession()
-    register(other, catalog="lake", root=target.rpartition("/")[0])
+    of(lake).register(other, "lake")
     try:
         other.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
         other.sql("UPDATE lake.ns1.t SET v = 5 WHERE \"k\" = 'a'")
