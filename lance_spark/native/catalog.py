@@ -415,7 +415,9 @@ class NativeProcedure(Implementation):
             parameter.name: None if row.isNullAt(at) else _argument(row, at, parameter.type)
             for at, parameter in enumerate(self._procedure.parameters)
         }
-        self._table = arguments.get("table")
+        table = arguments.get("table")
+        if table is not None:
+            arguments["table"] = self._table = self.places.without_catalog(table, self._catalog)
         context = self.places.context(engine_of(self.bridge.spark))
         answer = self._procedure.call(context, arguments)
         results = self.bridge.new("java.util.ArrayList")

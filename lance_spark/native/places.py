@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from lance_spark.catalog import staging
 from lance_spark.catalog.entry_rules import readings
 from lance_spark.catalog.lake import begin_table_branch
-from lance_spark.catalog.lookup import describe_table, read_name, table_exists
+from lance_spark.catalog.lookup import describe_table, namespace_exists, read_name, table_exists
 from lance_spark.catalog.manifest_commits import newest, only_read
 from lance_spark.catalog.name_rules import Catalog, Identifier, split_name
 from lance_spark.catalog.removing import drop_table, rename_table
@@ -215,6 +215,11 @@ class RootPlaces:
     def context(self, engine: Engine) -> Context:
         return Context(engine, self.catalog)
 
+    def without_catalog(self, name: str, called: str) -> str:
+        """A table's name without the catalog's own before it, with which Iceberg's procedures take it, too."""
+        rest = name.removeprefix(f"{called}.")
+        return name if rest == name or namespace_exists(self.catalog, called) else rest
+
 
 @dataclass(frozen=True)
 class PathPlaces:
@@ -282,6 +287,9 @@ class PathPlaces:
 
     def context(self, engine: Engine) -> Context:
         return Context(engine, None, self.storage_options)
+
+    def without_catalog(self, name: str, called: str) -> str:  # noqa: ARG002 - a path has none
+        return name
 
 
 Places: TypeAlias = RootPlaces | PathPlaces

@@ -47,6 +47,16 @@ def test_optimize(spark, lake_flights):
     assert [fragment.count_rows() for fragment in dataset.get_fragments()] == [11]
 
 
+def test_a_table_may_be_named_with_its_catalog(spark, lake_flights):
+    call(spark, "lake.system.create_tag('lake.ns1.flights', 'named', 'exp/delays')")
+    assert lake_flights.tags["named"].branch == "exp/delays"
+    with pytest.raises(errors.NotFound):
+        call(spark, "lake.system.drop_tag('other.ns1.flights', 'named')")
+    spark.sql("CREATE NAMESPACE lake.lake")
+    with pytest.raises(errors.NotFound):  # the namespace is meant
+        call(spark, "lake.system.drop_tag('lake.ns1.flights', 'named')")
+
+
 def test_fsck(spark, lake_flights):
     assert call(spark, "lake.system.fsck(table => 'ns1.flights', deep => true)") == []
     lost = sorted(Path(lake_flights.location.uri, "data").iterdir())[0]
