@@ -22,6 +22,7 @@ from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 
 from lance_spark.jvm import names
+from lance_spark.jvm.callers import note_caller
 from lance_spark.jvm.server.compiling import compiled_jar, digest
 
 _SHARED = "lance_spark.helper"
@@ -82,7 +83,7 @@ class Server:
 
         It gets Spark's Java session, and in ``made`` a Java list for what an answer cannot hold.
         """
-        self._shared["call"] = _Call(handle)
+        self._shared["call"] = _Call(self._gateway, handle)
 
     def session(self, session: Any) -> SparkSession:
         """A Python object of a session; each call makes another one."""
@@ -218,11 +219,12 @@ class Server:
 class _Call:
     """Java's ``Function``: takes a session, a request and a list for objects, returns the answer."""
 
-    def __init__(self, handle: Callable[[Any, str, Any], str]) -> None:
-        self._handle = handle
+    def __init__(self, gateway: Any, handle: Callable[[Any, str, Any], str]) -> None:
+        self._gateway, self._handle = gateway, handle
 
     def apply(self, given: Any) -> str:
         """Called by ``Helper.java`` in a thread of the server."""
+        note_caller(self._gateway)
         return self._handle(given[0], str(given[1]), given[2])
 
     class Java:

@@ -19,6 +19,7 @@ from lance_spark.engine.errors_spark import PYTHON, Spoken
 from lance_spark.jvm import names
 from lance_spark.jvm.answers import Answer, for_java, in_java
 from lance_spark.jvm.bridge import Bridge, java_error, plain, thrown
+from lance_spark.jvm.callers import note_caller
 
 _numbers = itertools.count()
 _kinds: dict[type, str] = {}
@@ -137,6 +138,7 @@ class _Handler:
     def apply(self, name: str, arguments: str) -> Any:
         """Called by ``Answers.java`` for methods that get plain values, as one text."""
         target = self._target
+        note_caller(target.bridge.gateway)
         with thrown(target.bridge, target.spoken):
             answer = getattr(target, _python_name(name))(*json.loads(arguments))
         if isinstance(answer, ChosenPredicates):
@@ -145,6 +147,7 @@ class _Handler:
 
     def _call(self, name: str, *arguments: Any) -> Any:
         target = self._target
+        note_caller(target.bridge.gateway)
         with thrown(target.bridge, target.spoken):
             if target.bridge.maker is None and not arguments:
                 known = target.answered()

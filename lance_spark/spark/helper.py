@@ -24,6 +24,7 @@ from lance_spark.datasource import datasource
 from lance_spark.errors import LanceSparkError, Refused
 from lance_spark.jvm.attached import Server
 from lance_spark.jvm.bridge import parsed_schema
+from lance_spark.jvm.callers import close_ended
 from lance_spark.jvm.detection import catalogs
 from lance_spark.jvm.server.compiling import digest
 from lance_spark.native import hooks, served, session
@@ -244,6 +245,7 @@ def _look_after(helper: Helper) -> None:
     while True:
         threading.Event().wait(_PAUSE)
         helper.let_go()
+        close_ended()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest", day=0)]
 SESSIONS, SETTLED = 200, 80
 GROWTH = 64
 """Mebibytes that a process may grow by after it has settled: a session that stays takes one or more."""
+OPENED = 100
+"""Files, such as connections, that a process may have more by then: a session opens some of each kind."""
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +29,10 @@ def resident(process):
         return int(re.search(r"VmRSS:\s+(\d+) kB", file.read())[1]) // 1024
 
 
+def open_files(process):
+    return len(os.listdir(f"/proc/{process}/fd"))
+
+
 def living(spark):
     """Sessions for which the process beside the server is asked to remember something."""
     shared = spark.sparkContext._jvm.java.lang.System.getProperties()["lance_spark.helper"]
@@ -35,7 +41,7 @@ def living(spark):
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="this system does not tell")
 def test_sessions_one_after_the_other_leave_no_memory(spark, address, tmp_path):
-    sizes = []
+    sizes, files = [], []
     for number in range(SESSIONS):
         with client(address) as session:
             register(session, catalog="lake", root=f"{tmp_path}/lake")
@@ -46,9 +52,14 @@ def test_sessions_one_after_the_other_leave_no_memory(spark, address, tmp_path):
                 session.sql("UPDATE lake.ns.t SET k = 1 WHERE id = 3").collect()
             assert session.sql("SELECT count(*) FROM lake.ns.t").first()[0] == 100
         end_workers(spark)  # of which a night of sessions would have a thousand
-        sizes.append(resident(helper_process(spark).pid()))
+        helper = helper_process(spark)
+        sizes.append(resident(helper.pid()))
+        files.append([open_files(each) for each in (helper.pid(), helper.toHandle().parent().get().pid())])
     assert living(spark) <= 2  # the last one, until the next look
     assert sizes[-1] - sizes[SETTLED] < GROWTH, sizes[::20]
+    assert [last - settled < OPENED for last, settled in zip(files[-1], files[SETTLED], strict=True)] == [True] * 2, (
+        files[::20]
+    )
 
 
 def test_beside_each_other_sessions_keep_their_own_catalogs_settings_and_zones(address, tmp_path):

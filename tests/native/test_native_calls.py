@@ -1,6 +1,8 @@
 """How often Python and the JVM ask each other while Spark plans a query: each time takes a tenth of a millisecond."""
 
 import os
+import threading
+import time
 from contextlib import contextmanager
 
 import lance
@@ -9,7 +11,7 @@ import pytest
 from py4j.clientserver import ClientServerConnection
 
 from lance_spark import capabilities, register
-from lance_spark.jvm import proxies
+from lance_spark.jvm import callers, proxies
 from lance_spark.jvm.detection import connected
 from lance_spark.jvm.switches import SWITCH
 from lance_spark.native import scan
@@ -114,3 +116,34 @@ def test_what_is_equal_stays_equal(spark, names):
     assert not tables[0].equals(None)
     assert not tables[0].equals("another")
     assert tables[0].toString().startswith("NativeTable ")
+
+
+class Run(proxies.Implementation):
+    interfaces = ("java.lang.Runnable",)
+
+    def __init__(self, bridge):
+        super().__init__(bridge)
+        self.runs = 0
+
+    def run(self):
+        self.runs += 1
+        assert self.bridge.thread() != 0  # a call from inside of the call
+
+
+def test_threads_of_java_that_have_ended_leave_no_connection_behind(spark):
+    """A server runs each statement in threads of its own: some thousand took all its files."""
+    register(spark)
+    bridge = connected[spark]
+    run, before = Run(bridge), threading.active_count()
+    runnable = run.java()
+    for _ in range(150):
+        thread = bridge.new("java.lang.Thread", runnable)
+        thread.start()
+        thread.join()
+    assert run.runs == 150
+    assert threading.active_count() < before + 75
+    callers.close_ended()
+    end = time.monotonic() + 60
+    while threading.active_count() > before + 10:
+        assert time.monotonic() < end
+        time.sleep(0.05)
