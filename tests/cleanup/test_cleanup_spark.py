@@ -12,7 +12,7 @@ from support.frames import all_files, numbers, save
 from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.errors import CorruptData, InvalidOption, Refused
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.1)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(newest=0.5, oldest=0.1)]
 
 ONE_SPARK = pytest.mark.when(spark="newest")
 NOW = timedelta(0)

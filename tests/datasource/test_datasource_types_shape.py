@@ -8,7 +8,7 @@ from support.frames import load, numbers, refused, save
 
 from lance_spark.errors import SchemaMismatch
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("both_ways")]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("both_ways"), pytest.mark.when(oldest=0.3)]
 
 VECTOR = st.StructField("v", st.ArrayType(st.FloatType()), True, {"arrow.fixed-size-list.size": 2})
 

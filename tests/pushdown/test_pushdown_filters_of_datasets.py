@@ -62,7 +62,7 @@ def literals(dataset, rows, path):
     return [Literal(value, kind) for value in [*list(own.values())[:7], *filtered_columns.SPECIAL[kind], None]]
 
 
-@pytest.mark.when(day=0.04)
+@pytest.mark.when(day=0.025)
 @pytest.mark.parametrize("path", COLUMNS, ids=".".join)
 def test_comparisons_keep_the_rows_that_spark_keeps(dataset, rows, path):
     constants = literals(dataset, rows, path)

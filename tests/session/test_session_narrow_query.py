@@ -8,7 +8,7 @@ from support.table_queries import QUERIES, SCHEMA, rows
 from lance_spark import LanceTable, register
 from lance_spark.session import narrow_query
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0.1, newest=0.45)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(oldest=0, newest=0.45)]
 
 
 @pytest.fixture(scope="module")

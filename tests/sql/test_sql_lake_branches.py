@@ -13,7 +13,7 @@ from lance_spark.catalog import manifest_commits
 from lance_spark.catalog.entry_rules import RowFilter
 from lance_spark.errors import Conflict, NotFound, Refused
 
-pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(oldest=0.2)]
+pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(newest=0.6, oldest=0.1)]
 
 ROWS = [(1, "a"), (2, "b"), (3, None)]
 FIRST, ADDED = ROWS[0], (9, "new")

@@ -5,7 +5,7 @@ import pytest
 from lance_spark import LanceCatalog, LanceTable, register
 from lance_spark.errors import InvalidOption, NotFound, Refused
 
-pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(oldest=0.2)]
+pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(newest=0.6, oldest=0)]
 
 
 def ids(frame):

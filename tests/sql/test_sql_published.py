@@ -7,7 +7,7 @@ from lance_spark import register
 from lance_spark.native import published as native
 from lance_spark.native.catalog import NativeCatalog
 
-pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(newest=0.6, oldest=0.2)]
+pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(newest=0.5, oldest=0.07)]
 
 JOINED = "SELECT count(*) AS n FROM last.ns1.a JOIN last.ns1.c USING (id)"
 

@@ -11,7 +11,7 @@ pytestmark = [
     pytest.mark.on_services,
     pytest.mark.spark,
     pytest.mark.on_connect,
-    pytest.mark.when(oldest=0.1, newest=0.45),
+    pytest.mark.when(oldest=0.06, newest=0.4),
 ]
 
 ALL = "SELECT * FROM model"

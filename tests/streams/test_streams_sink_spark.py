@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from lance_spark import LanceTable, register
 from lance_spark.core.catalog_options import OWN_NAME
 
-pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(oldest=0.15)]
+pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(oldest=0)]
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,8 @@ NIGHT = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 SPARK = "oldest" if pyspark.__version__.startswith("4.0.") else "newest"
 GRID = 0.12
 """The part of the cases of a test with several parameters that runs by day, if no mark says another one."""
+HEAVY = 0.6
+"""The part of the tests of a store over HTTP, and of those with processes of their own, that runs by day."""
 CLASSIC, CONNECT = "classic", "connect"
 """Values of the fixture ``spark``."""
 _BEGUN = pytest.StashKey[bool]()
@@ -169,4 +171,5 @@ def _parts(case: Any) -> list[float]:
     """Of this Spark. The mark of a test counts instead of its file's; the one of a case counts beside both."""
     of_test = [mark.kwargs[SPARK] for mark in getattr(case.function, "pytestmark", ()) if SPARK in mark.kwargs]
     own = [mark.kwargs[SPARK] for mark in case.own_markers if SPARK in mark.kwargs]
-    return own if of_test else _settings(case, SPARK)
+    usual = [HEAVY] if {"s3", "slow"} & {mark.name for mark in case.iter_markers()} else []
+    return own if of_test else _settings(case, SPARK) or usual

@@ -9,7 +9,7 @@ from support.s3_tables import Kept, objects, storage_options
 from support.store_faults import FAULTS
 from support.store_verbs import VERBS, State, World, after, attempt, check_again, look, make, patience, rival
 
-pytestmark = pytest.mark.s3
+pytestmark = [pytest.mark.s3, pytest.mark.when(newest=0.5)]
 
 BUCKET = "store-from-hell"
 ROOT = f"s3://{BUCKET}"
