@@ -83,6 +83,10 @@ def _unstorable(kind: pa.DataType, path: str, numbers: tuple[int, int]) -> tuple
     """(path, reason, hint) of the first type, at any depth, that cannot be stored."""
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
+    if (missing := _missing(kind)) is not None:
+        return path, f"Lance has no type {kind}", missing
+    if pt.is_fixed_size_list(kind) and not kind.list_size:
+        return path, "it is a list of the fixed length 0", "Make it a list of any length, or leave it out."
     if pt.is_fixed_size_list(kind) and not _has_fixed_width(kind.value_type):
         reason = f"Lance stores lists of a fixed length only of numbers, not of {kind.value_type}"
         return path, reason, "Make it a list of any length: remove its length from the column's metadata."
@@ -102,6 +106,24 @@ def _unstorable(kind: pa.DataType, path: str, numbers: tuple[int, int]) -> tuple
         if found := _unstorable(inner.type, below, numbers):
             return found
     return None
+
+
+_AS_LIST, _AS_DECIMAL = "Cast it to a list: column.cast(pa.list_(...)).", "Cast it to a decimal128."
+_MISSING = {
+    "is_run_end_encoded": "Decode it: pyarrow.compute.run_end_decode(column).",
+    "is_list_view": _AS_LIST,
+    "is_large_list_view": _AS_LIST,
+    "is_decimal32": _AS_DECIMAL,
+    "is_decimal64": _AS_DECIMAL,
+    "is_interval": "Make it a duration, or a struct of its months, days and nanoseconds.",
+    "is_union": "Make it a struct with a field for each type.",
+}
+"""Functions of pyarrow.types for types that pylance refuses as if a file were damaged, and what to do instead."""
+
+
+def _missing(kind: pa.DataType) -> str | None:
+    # pyarrow has had some of them for a few versions only.
+    return next((hint for name, hint in _MISSING.items() if (has := getattr(pt, name, None)) and has(kind)), None)
 
 
 def struct_without_fields(fields: Iterable[pa.Field]) -> str | None:

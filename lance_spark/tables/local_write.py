@@ -111,7 +111,7 @@ def to_reader(rows: Any) -> pa.RecordBatchReader | None:
     if type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "columns"):
         try:
             rows = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as problem:
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, UnicodeEncodeError) as problem:
             raise InvalidOption(f"The pandas DataFrame cannot become Arrow: {problem}") from None
     return rows.to_reader() if isinstance(rows, pa.Table) else None
 

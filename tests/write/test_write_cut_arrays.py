@@ -1,17 +1,22 @@
 """Nested values in any memory layout, through every writer of rows: pylance reads what was given."""
 
+import re
+
 import lance
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from support.backfills import LocalValues
 from support.cut_arrays import array, layouts, nested_types
 
+from lance_spark import LanceTable
 from lance_spark.columns import column_files
 from lance_spark.columns.columns import add_filled_columns, update_filled_columns
 from lance_spark.columns.fill_rules import BackfillOptions
 from lance_spark.core.location import DatasetLocation
 from lance_spark.engine.local import LocalRunner
-from lance_spark.errors import SchemaMismatch
+from lance_spark.errors import InvalidOption, SchemaMismatch
 from lance_spark.format.blobs import plain_bytes, wrapped
 from lance_spark.format.storable import check_types
 from lance_spark.optimize import rewrites
@@ -181,6 +186,43 @@ def test_values_that_an_old_format_keeps_are_stored(uri):
 def test_structs_without_fields_are_not_written_as_they_are(kind):
     with pytest.raises(SchemaMismatch, match="without fields"):
         check_types([pa.field("c", kind)], None)
+
+
+NOT_IN_LANCE = {
+    "run ends": (pc.run_end_encode(pa.array([1, 1])), "run_end_decode"),
+    "list view": (pa.array([[1]], pa.list_view(pa.int64())), r"pa\.list_"),
+    "large list view": (pa.array([[1]], pa.large_list_view(pa.int64())), r"pa\.list_"),
+    "interval": (pa.array([(1, 2, 3)], pa.month_day_nano_interval()), "duration"),
+    "sparse union": (pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])]), "struct"),
+    "dense union": (
+        pa.UnionArray.from_dense(pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array([1])]),
+        "struct",
+    ),
+    "no numbers": (pa.array([[]], pa.list_(pa.float32(), 0)), "any length"),
+}
+if hasattr(pa, "decimal32"):
+    NOT_IN_LANCE |= {
+        "narrow decimal": (pa.array([None], pa.decimal32(5, 1)), "decimal128"),
+        "decimal": (pa.array([None], pa.decimal64(5, 1)), "decimal128"),
+    }
+
+
+@pytest.mark.parametrize("name", NOT_IN_LANCE)
+def test_types_that_lance_has_not_are_refused_with_what_to_do(uri, name):
+    column, hint = NOT_IN_LANCE[name]
+    lance.write_dataset(pa.table({"a": [1]}), uri)
+    with pytest.raises(SchemaMismatch, match=r"Column .c\.x. cannot be stored") as told:
+        LanceTable.for_path(uri).write(
+            pa.table({"c": pa.StructArray.from_arrays([column[:1]], ["x"])}), mode="overwrite"
+        )
+    assert re.search(hint, told.value.hint)
+    assert lance.dataset(uri).schema.names == ["a"]
+
+
+def test_a_text_that_has_no_utf_8_is_refused(uri):
+    lance.write_dataset(pa.table({"a": ["x"]}), uri)
+    with pytest.raises(InvalidOption, match="cannot become Arrow"):
+        LanceTable.for_path(uri).write(pd.DataFrame({"a": ["\ud800"]}), mode="append")
 
 
 def test_pylance_still_misreads_structs_without_fields(uri):
