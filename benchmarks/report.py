@@ -77,4 +77,5 @@ def save(path: Path, facts: dict[str, Any], results: Sequence[Result]) -> None:
         }
         for result in results
     ]
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"machine": facts, "cases": cases}, indent=2) + "\n")

@@ -23,6 +23,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import CorruptData, LanceSparkError, SchemaMismatch
 from lance_spark.format import evolution
+from lance_spark.format.blob_references import BlobReference, is_reference, reference_values, referred
 from lance_spark.format.column_defaults import DEFAULT_KEY, constant_of
 from lance_spark.format.contents import Contents
 from lance_spark.format.evolution import AddColumn, AlterColumn, ColumnChange, DropColumn, Evolution, RenameColumn
@@ -35,7 +36,7 @@ from lance_spark.scan.partition_rules import ScanPartition, batch_rows
 from lance_spark.storage import files, small_files
 from lance_spark.storage.commits import check_written, commit_on, fragments_from
 from lance_spark.storage.copying import composed, without_dead_files
-from lance_spark.storage.credentials import options_now
+from lance_spark.storage.credentials import for_pylance, options_now
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
 from lance_spark.write.data_files import StableRowIds, cut_where
@@ -308,7 +309,7 @@ def _numbered(filled: FilledFile | CastFile, ids: Sequence[Sequence[int]]) -> Js
     known = {
         own: key
         for column, final in zip(json.loads(filled.ids), ids, strict=True)
-        for own, key in zip(column, final, strict=True)
+        for own, key in zip(column, final[: len(column)], strict=True)  # of a blob's parts, no file names the ids
     }
     file: Json = json.loads(filled.file)
     return {**file, "fields": [known[key] for key in file["fields"]]}
@@ -340,7 +341,8 @@ def fill_fragment(job: FillJob, number: int, batches: Iterable[pa.RecordBatch]) 
         if job.order.keep and {*job.schema.names} <= {*fragment.schema.names}:
             batches = keeping(job.location, job.pin, number, batches, job.schema)
         rows = _Values(batches, job.schema, number, fragment.count_rows())
-    written = _write(job.location, fragment, rows)
+    made = _write_references if any(map(is_reference, job.schema)) else _write
+    written = made(job, fragment, rows)
     check_whole(job.location, job.pin.branch, written)
     if job.order.records is not None:
         write_record(job.location, job.pin.branch, job.order.records, written)
@@ -363,8 +365,73 @@ def by_fragment(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterat
         yield number, _in_order(number, (part for _, part in parts))
 
 
-def _write(location: DatasetLocation, fragment: LanceFragment, rows: _Values) -> FilledFile:
+def _write_references(job: FillJob, fragment: LanceFragment, rows: _Values) -> FilledFile:
+    """The file of a column of blobs that refer to objects elsewhere, with nulls for deleted rows.
+
+    As if for a new table: pylance's way to add columns refuses objects that are below none of the base paths.
+    """
+    import lance
+    from lance.fragment import write_fragments
+
+    (given,) = job.schema
+    physical = fragment.physical_rows
+    gaps = np.empty(0, np.int64)
+    if fragment.count_rows() < physical:
+        addresses = fragment.scanner(columns=[], with_row_address=True).to_table()[ROW_ADDRESS].to_numpy()
+        gaps = np.setdiff1d(np.arange(physical), (addresses & 0xFFFFFFFF).astype(np.int64), assume_unique=True)
+    schema = pa.schema([lance.blob_field(given.name)])
+    dataset = open_pinned(job.location, job.pin)
+    try:
+        with translated(job.location, _DOING):
+            written = write_fragments(
+                pa.RecordBatchReader.from_batches(schema, _referring(rows, gaps, schema, given.name, job.location.uri)),
+                dataset,
+                schema=schema,
+                mode="overwrite",
+                data_storage_version=str(dataset.data_storage_version),
+                max_rows_per_file=physical,
+                allow_external_blob_outside_bases=True,
+                **for_pylance(job.location),
+            )
+    except LanceSparkError as problem:
+        raise rows.failure or problem from None
+    rows.check_end()
+    if len(written) != 1 or written[0].physical_rows != physical:
+        raise CorruptData(
+            f"The new column of fragment {fragment.fragment_id} has different rows.", hint="Run it again."
+        )
+    (file,) = written[0].to_json()["files"]
+    size = int(file["file_size_bytes"] or 0)
+    return FilledFile(fragment.fragment_id, json.dumps(file), json.dumps([file["fields"]]), physical, size)
+
+
+def _referring(
+    rows: _Values, gaps: npt.NDArray[np.int64], schema: pa.Schema, name: str, table: str
+) -> Iterator[pa.RecordBatch]:
+    """References of live rows as blobs, with nulls at the places of deleted ones."""
+    place, next_gap = 0, 0
+    for batch in rows:
+        found: list[BlobReference | None] = []
+        try:
+            references = referred(batch.column(0), name, table)
+        except LanceSparkError as failure:
+            rows.failure = failure
+            raise
+        for reference in references:
+            while next_gap < len(gaps) and gaps[next_gap] == place:
+                found.append(None)
+                place, next_gap = place + 1, next_gap + 1
+            found.append(reference)
+            place += 1
+        yield pa.RecordBatch.from_arrays([reference_values(found, schema.field(0))], schema=schema)
+    rest = len(gaps) - next_gap
+    if rest:
+        yield pa.RecordBatch.from_arrays([reference_values([None] * rest, schema.field(0))], schema=schema)
+
+
+def _write(job: FillJob, fragment: LanceFragment, rows: _Values) -> FilledFile:
     """The file; pylance puts in blanks for deleted rows."""
+    location = job.location
     before = {file.path for file in fragment.metadata.files}
     try:
         with translated(location, _DOING):

@@ -22,6 +22,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.show import ShownInOneLine
 from lance_spark.engine.local import Engine, rewriting
+from lance_spark.format.blob_references import is_reference
 from lance_spark.format.contents import Contents, Field, Fragment
 from lance_spark.format.evolution import (
     AddColumn,
@@ -48,6 +49,7 @@ from lance_spark.storage.copying import flattened
 from lance_spark.storage.datasets import open_pinned, pin_latest
 from lance_spark.storage.followers import check_writable
 from lance_spark.write.constraints import check_free
+from lance_spark.write.data_files import storage_schema
 
 OPERATION = "alter columns"
 FIRST_FORMATS = frozenset({"", "0.1"})
@@ -202,8 +204,15 @@ class CastFiles:
 
 
 def check_new_columns(location: DatasetLocation, pin: PinnedVersion, values: ComputedColumns) -> Evolution:
-    """The new columns as steps. Raises AlreadyExists, InvalidName and Refused like ``alter_columns``."""
-    return plan_evolution(open_pinned(location, pin).schema, [_step(field) for field in values.schema])
+    """The new columns as steps. Raises AlreadyExists, InvalidName and Refused like ``alter_columns``.
+
+    Raises SchemaMismatch for references of blobs in a table whose files store none.
+    """
+    dataset = open_pinned(location, pin)
+    stored: Sequence[pa.Field] = list(values.schema)
+    if any(map(is_reference, stored)):
+        stored = list(storage_schema(values.schema, str(dataset.data_storage_version)))
+    return plan_evolution(dataset.schema, [_step(field) for field in stored])
 
 
 def _step(field: pa.Field) -> AddColumn:

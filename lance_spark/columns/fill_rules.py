@@ -22,7 +22,8 @@ from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.core.show import ShownInOneLine
 from lance_spark.core.texts import counted, meant, quoted_name, readable
 from lance_spark.errors import InvalidOption, Refused, SchemaMismatch
-from lance_spark.format.blobs import holds_blobs
+from lance_spark.format.blob_references import is_reference
+from lance_spark.format.blobs import BLOB_KEY, holds_blobs
 from lance_spark.format.contents import Field, Fragment
 from lance_spark.format.evolution import COMMENT, Evolution
 from lance_spark.format.kept_types import kept_of
@@ -56,6 +57,8 @@ class Asked:
     existing: bool = False
     where: str | None = None
     """Which rows get values, in SQL; the others keep theirs. None for all."""
+    blobs: str | Sequence[str] = ()
+    """New columns whose values are URIs of objects elsewhere, to which their blobs refer."""
 
     def __post_init__(self) -> None:
         given = _kind_of(self.values)
@@ -288,12 +291,24 @@ _EVERY = re.compile(r"[(,.]\s*\*")
 """``struct(*)``, ``hash(a, *)`` or ``t.*``: in a product, something precedes the star."""
 
 
-def new_columns(schema: pa.Schema, vector: Mapping[str, int] | None) -> pa.Schema:
+def new_columns(
+    schema: pa.Schema, vector: Mapping[str, int] | None, blobs: str | Sequence[str] = (), incremental: bool = False
+) -> pa.Schema:
     """The new columns as they are stored: any value may be null, and arrays named in ``vector`` have that length.
 
-    Raises InvalidOption for a vector that is not an array of numbers, SchemaMismatch for a column without a type,
-    Refused for blobs.
+    One named in ``blobs``, or marked as blobs, has references and keeps its type and the mark. Raises InvalidOption for
+    a vector that is not an array of numbers, SchemaMismatch for a column without a type, Refused for bytes of blobs.
     """
+    for name in names_of(blobs):
+        if schema.get_field_index(name) < 0:
+            raise InvalidOption(f"blobs names '{name}', which is not one of the new columns.")
+        at = schema.get_field_index(name)
+        schema = schema.set(at, schema.field(at).with_metadata({**(schema.field(at).metadata or {}), BLOB_KEY: "true"}))
+    if any(map(is_reference, schema)) and (len(schema) > 1 or incremental):
+        raise Refused(
+            "A column of blobs by reference is added alone, and in one version. Nothing was changed.",
+            hint="Add other columns by a call of their own, and leave incremental out.",
+        )
     for name in vector or {}:
         if schema.get_field_index(name) < 0:
             raise InvalidOption(f"vector names '{name}', which is not one of the new columns.")
@@ -353,11 +368,13 @@ def columns_in(expressions: Sequence[str], names: Sequence[str]) -> tuple[str, .
 
 def _stored(field: pa.Field, length: int | None) -> pa.Field:
     kind = field.type
+    if is_reference(field):
+        return pa.field(field.name, kind, metadata={BLOB_KEY: "true"})
     if holds_blobs(field):
         raise Refused(
-            f"Column '{field.name}' would hold blobs, which are written with whole rows. Nothing was changed.",
+            f"Column '{field.name}' would hold bytes of blobs, which are written with whole rows. Nothing was changed.",
             hint="Write the rows with this column, marked as a blob, to another table, or overwrite this one, in "
-            "data_storage_version 2.2. A column of texts then has URIs of objects elsewhere.",
+            "data_storage_version 2.2. A column of URIs of objects elsewhere can be added: blobs='...'.",
         )
     if pt.is_null(kind):
         raise SchemaMismatch(f"Column '{field.name}' has no type.", hint="Cast it: CAST(NULL AS double).")

@@ -284,12 +284,12 @@ def values_of(
     """The computation of the values. Raises InvalidOption for a missing argument, and the errors of checks."""
     target = ColumnTarget(spark, location)
     if asked.kind == SQL:
-        return _sql(target, pin, asked)
+        return _sql(target, pin, asked, options)
     make = _frame if asked.kind == FRAME else _function
     return make(target, pin, asked, options)
 
 
-def _sql(target: ColumnTarget, pin: PinnedVersion, asked: Asked) -> SqlValues:
+def _sql(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: BackfillOptions) -> SqlValues:
     expressions = dict(asked.values)
     for name, text in expressions.items():
         if not isinstance(text, str) or not text.strip():
@@ -301,7 +301,7 @@ def _sql(target: ColumnTarget, pin: PinnedVersion, asked: Asked) -> SqlValues:
     rows = probe(target.spark, seen).select(*map(quoted, read), ROW_ADDRESS)
     given = to_arrow(rows.select(*evaluated(texts)).schema)
     named = pa.schema([given.field(place + 1).with_name(name) for place, name in enumerate(expressions)])
-    return SqlValues(target, _columns(own, named, asked), read, texts)
+    return SqlValues(target, _columns(own, named, asked, options.incremental), read, texts)
 
 
 def _frame(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: BackfillOptions) -> FrameValues:
@@ -324,7 +324,9 @@ def _frame(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: Back
         )
     condition = _condition(target, pin, asked)
     identity = json.dumps(["frame", *keys, asked.where]) if options.tag else None
-    return FrameValues(target, _columns(own, given, asked), keys, frame, asked.existing, identity, condition)
+    return FrameValues(
+        target, _columns(own, given, asked, options.incremental), keys, frame, asked.existing, identity, condition
+    )
 
 
 def _function(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: BackfillOptions) -> FunctionValues:
@@ -338,7 +340,7 @@ def _function(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: B
     condition = _condition(target, pin, asked)
     if condition is not None and any(holds_blobs(own.field(name)) for name in read):
         raise Refused("With where=, the function cannot read blobs.", hint="Omit where=, or name other columns.")
-    return FunctionValues(target, _columns(own, named, asked), read, asked.values, size, condition)
+    return FunctionValues(target, _columns(own, named, asked, options.incremental), read, asked.values, size, condition)
 
 
 def _condition(target: ColumnTarget, pin: PinnedVersion, asked: Asked) -> RowCondition | None:
@@ -372,6 +374,6 @@ def _schema_of(spark: SparkSession, own: pa.Schema, asked: Asked) -> pa.Schema:
     )
 
 
-def _columns(own: pa.Schema, given: pa.Schema, asked: Asked) -> pa.Schema:
-    columns = new_columns(given, asked.vector)
+def _columns(own: pa.Schema, given: pa.Schema, asked: Asked, incremental: bool) -> pa.Schema:
+    columns = new_columns(given, asked.vector, asked.blobs, incremental)
     return existing_columns(own, columns) if asked.existing else columns

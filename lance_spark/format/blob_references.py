@@ -16,6 +16,7 @@ import pyarrow.types as pt
 
 from lance_spark.core.location import is_within
 from lance_spark.errors import CorruptData, SchemaMismatch
+from lance_spark.format.blobs import BLOB_KEY
 from lance_spark.format.schema import is_string
 
 DESCRIPTION = frozenset({"kind", "position", "size", "blob_id"})
@@ -129,6 +130,24 @@ def as_columns(found: Sequence[BlobReference | None]) -> dict[str, pa.Array]:
         "position": pa.array([None if one is None else one.position for one in ranges], pa.uint64()),
         "size": pa.array([None if one is None else one.size for one in ranges], pa.uint64()),
     }
+
+
+def is_reference(field: pa.Field) -> bool:
+    """Whether a field that is marked as a blob has references in place of bytes."""
+    return (field.metadata or {}).get(BLOB_KEY.encode()) == b"true" and refers(field.type)
+
+
+def reference_values(found: Sequence[BlobReference | None], field: pa.Field) -> pa.Array:
+    """References as values of a field of the extension type. Raises SchemaMismatch for ranges that it cannot hold."""
+    storage, parts = field.type.storage_type, as_columns(found)
+    if parts["size"].null_count < len(found) and storage.get_field_index("size") < 0:
+        raise SchemaMismatch(
+            f"Column '{field.name}' stores whole objects only, not ranges of them: it was made from marked bytes.",
+            hint="Write to a new table.",
+        )
+    inner = [parts[child.name] if child.name in parts else pa.nulls(len(found), child.type) for child in storage]
+    values = pa.StructArray.from_arrays(inner, fields=list(storage), mask=parts["uri"].is_null())
+    return pa.ExtensionArray.from_storage(field.type, values)
 
 
 def opened(reference: BlobReference | None) -> BlobReference | None:

@@ -33,18 +33,23 @@ class ColumnVerbs(Handle):
     """Changes of columns on a handle's branch. Each verb commits one version, or nothing."""
 
     def add_columns(
-        self, values: Mapping[str, str], vector: Mapping[str, int] | None = None, **options: Any
+        self,
+        values: Mapping[str, str],
+        vector: Mapping[str, int] | None = None,
+        blobs: str | Sequence[str] = (),
+        **options: Any,
     ) -> BackfillResult:
         """Add columns with values in SQL: a dict of expressions over the columns of the same row, by new column.
 
         Executors compute them, and a column is not visible before it is complete. :meth:`add_columns_with` takes a
         function, :meth:`add_columns_from` a DataFrame. ``vector`` gives the lengths of arrays that are vectors, by
-        column.
+        column. ``blobs`` names a column whose values are URIs of objects elsewhere, or structs of uri, position and
+        size: its blobs refer to them.
 
         ``options`` are incremental, new_rows, resume, progress and message. Raises AlreadyExists for an existing
         column, SchemaMismatch for values that do not fit, Conflict, Refused, InvalidOption.
         """
-        return self._added(Asked(SQL, values, vector=vector), options)
+        return self._added(Asked(SQL, values, vector=vector, blobs=blobs), options)
 
     def add_columns_with(
         self,
@@ -52,6 +57,7 @@ class ColumnVerbs(Handle):
         schema: Any = None,
         columns: str | Sequence[str] | None = None,
         vector: Mapping[str, int] | None = None,
+        blobs: str | Sequence[str] = (),
         **options: Any,
     ) -> BackfillResult:
         """Add columns with values that a function over Arrow batches, such as a model, computes on the executors.
@@ -61,23 +67,26 @@ class ColumnVerbs(Handle):
         schema; required), one value for each row. Of a class, each Python worker creates one object to call, so that a
         model is loaded once.
 
-        ``vector`` and ``options`` are those of :meth:`add_columns`, and ``batch_size``, in rows. Raises its errors.
+        ``vector``, ``blobs`` and ``options`` are those of :meth:`add_columns`, and ``batch_size``, in rows. Raises its
+        errors.
         """
-        return self._added(Asked(FUNCTION, function, schema=schema, columns=columns, vector=vector), options)
+        asked = Asked(FUNCTION, function, schema=schema, columns=columns, vector=vector, blobs=blobs)
+        return self._added(asked, options)
 
     def add_columns_from(
         self,
         df: DataFrame,
         on: str | Sequence[str] | None = None,
         vector: Mapping[str, int] | None = None,
+        blobs: str | Sequence[str] = (),
         **options: Any,
     ) -> BackfillResult:
         """Add a DataFrame's columns. ``on`` (required) names its key, one column or a list, which the table also has.
 
-        Rows that the DataFrame lacks get nulls. ``vector`` and ``options`` are those of :meth:`add_columns`. Raises its
-        errors, and SchemaMismatch if a key occurs twice in the DataFrame.
+        Rows that the DataFrame lacks get nulls. ``vector``, ``blobs`` and ``options`` are those of :meth:`add_columns`.
+        Raises its errors, and SchemaMismatch if a key occurs twice in the DataFrame.
         """
-        return self._added(Asked(FRAME, df, on=on, vector=vector), options)
+        return self._added(Asked(FRAME, df, on=on, vector=vector, blobs=blobs), options)
 
     def update_columns(self, values: Mapping[str, str], where: str | None = None, **options: Any) -> BackfillResult:
         """Replace the values of columns by SQL, a dict of expressions by column, in all rows and in one version.

@@ -120,12 +120,15 @@ def dataset_at(location: DatasetLocation, uri: str, **given: Any) -> lance.Lance
     return lance.LanceDataset(uri, **arguments, **given)
 
 
-def only_main(location: DatasetLocation, doing: str) -> Refused:
+_COMMITS = "Changes of rows, columns, indexes and settings are commits, and so are compactions."
+
+
+def only_main(location: DatasetLocation, doing: str, hint: str = _COMMITS) -> Refused:
     """The error for what pylance's client does past the catalog that keeps the versions of a table."""
     return Refused(
         f"Cannot {doing}: the catalog keeps the versions of {location.uri} (managed_versioning), and takes commits to "
         "main only. Nothing was changed.",
-        hint="Changes of rows, columns, indexes and settings are commits, and so are compactions.",
+        hint=hint,
     )
 
 

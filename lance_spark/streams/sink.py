@@ -18,6 +18,7 @@ import pyarrow as pa
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import folded, to_bool
 from lance_spark.core.refs import PinnedVersion
+from lance_spark.core.services import keeps_versions
 from lance_spark.core.storage_options import split_storage
 from lance_spark.core.table_options import NEW_BRANCH, parse_write_options, take_stream_options
 from lance_spark.errors import Conflict, InvalidOption, NotFound, PermissionDenied, Refused
@@ -25,6 +26,7 @@ from lance_spark.format.stream_notes import TAKEN_BACK, sink_tag
 from lance_spark.optimize.automatic import compact_if_due, compact_newest
 from lance_spark.storage import refs, versions
 from lance_spark.storage.commits import attempts, left_after, overtaken
+from lance_spark.storage.credentials import only_main
 from lance_spark.storage.datasets import open_pinned, pin_latest, pin_version
 from lance_spark.storage.resolving import NamedTable, take_target
 from lance_spark.streams.query_records import commit_note, commit_removal, look_for, put_tag, read_query_id
@@ -55,10 +57,27 @@ def plan_stream(options: Mapping[str, str], frame: pa.Schema, overwrite: bool) -
     _, storage = split_storage(options)
     query = query_id(asked.query_id, asked.checkpoint, storage)
     plan = plan_write(_going_on(asked.write, query), frame, overwrite)
+    if plan.claim is None or plan.claim.location is not None:
+        _check_catalog(plan.location)
     # The commit creates a dataset at a path, as it knows whether that is allowed. A name in a catalog must be held
     # while files are written.
     job = WriteJob(plan, None) if plan.start is None and plan.claim is None else begin(plan)
+    try:
+        _check_catalog(job.plan.location)
+    except Refused:
+        give_up(job, [])  # of a new table the catalog says only now that it keeps the versions
+        raise
     return StreamJob(query, job, asked.optimize_every)
+
+
+def _check_catalog(location: DatasetLocation) -> None:
+    """Raise Refused for a table whose catalog keeps its versions: it has no tags, and so no record of what is in."""
+    if keeps_versions(location):
+        raise only_main(
+            location,
+            "write a stream to it",
+            "In foreachBatch, LanceTable.merge by a key can be repeated: a batch that comes twice changes nothing.",
+        )
 
 
 def query_id(given: str | None, checkpoint: str | None, storage: Mapping[str, str]) -> str:

@@ -38,6 +38,7 @@ from lance_spark.changes.feed_rules import (
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.ref_names import missing_version
 from lance_spark.core.refs import MAIN, Branch, PinnedVersion, RefSpec
+from lance_spark.core.services import keeps_versions
 from lance_spark.core.table_options import LATEST, StreamReadOptions, parse_stream_options, split_stream_options
 from lance_spark.core.texts import moment_at
 from lance_spark.format.contents import Field
@@ -717,8 +718,10 @@ def hold(location: DatasetLocation, name: str, pins: tuple[PinnedVersion, ...]) 
     """Point the tag at the last existing one of a version's places; returns whether it points there now.
 
     A store without write access does not stop the stream: the tag then keeps too much or nothing, and a missing version
-    is noticed when it is read.
+    is noticed when it is read. Nor does a catalog that keeps the table's versions: cleanups leave such a table alone.
     """
+    if keeps_versions(location):
+        return False
     pin = next((each for each in reversed(pins) if versions.has_version(location, each)), None)
     if pin is None:
         return False

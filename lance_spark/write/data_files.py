@@ -26,7 +26,7 @@ from lance_spark.errors import (
     NotFound,
     SchemaMismatch,
 )
-from lance_spark.format.blob_references import as_columns, opened, referred, refers
+from lance_spark.format.blob_references import opened, reference_values, referred, refers
 from lance_spark.format.blobs import (
     BLOB_KEY,
     holds_blobs,
@@ -290,15 +290,7 @@ class _ConformedBatches(Iterator[pa.RecordBatch]):
         if self._ingests:
             read = objects.read_many(self._plan.location, [opened(one) for one in found])
             return wrapped(pa.array(read, pa.large_binary()), field)
-        storage, parts = field.type.storage_type, as_columns(found)
-        if parts["size"].null_count < len(column) and storage.get_field_index("size") < 0:
-            raise SchemaMismatch(
-                f"Column '{field.name}' stores whole objects only, not ranges of them: it was made from marked bytes.",
-                hint="Write to a new table.",
-            )
-        inner = [parts[child.name] if child.name in parts else pa.nulls(len(column), child.type) for child in storage]
-        values = pa.StructArray.from_arrays(inner, fields=list(storage), mask=parts["uri"].is_null())
-        return pa.ExtensionArray.from_storage(field.type, values)
+        return reference_values(found, field)
 
 
 # --- Kept values of rewritten rows: unchanged columns and stable row ids; runs on executors

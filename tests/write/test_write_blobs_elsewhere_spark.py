@@ -57,14 +57,14 @@ def test_a_text_does_not_become_the_bytes_of_a_blob(spark, uri, elsewhere):
 
 
 @pytest.mark.when(day=0)
-def test_a_column_of_references_comes_with_whole_rows(spark, uri, elsewhere):
-    """It cannot be added to the rows that are there; the refusal says what does it, and that is done here."""
-    spark.range(3).write.format("lance").mode("append").save(uri)
+def test_a_column_of_references_needs_files_that_store_them(spark, uri, elsewhere):
+    """To others it cannot be added; the refusal says what does it, and that is done here."""
+    spark.range(3).write.format("lance").mode("append").option("data_storage_version", "2.1").save(uri)
     table = LanceTable.for_path(uri, spark=spark)
     marked = listed(spark, elsewhere, range(3)).withMetadata("payload", {"lance-encoding:blob": "true"})
-    with pytest.raises(Refused, match="written with whole rows") as refused:
+    with pytest.raises(SchemaMismatch, match="do not store") as refused:
         table.add_columns_from(marked, on="id")
-    assert "overwrite this one" in refused.value.hint
+    assert "2.2" in refused.value.hint
     assert (lance.dataset(uri).version, lance.dataset(uri).schema.names) == (1, ["id"])
     whole = table.to_df().join(marked, "id").withMetadata("payload", {"lance-encoding:blob": "true"})
     whole.write.format("lance").mode("overwrite").option("data_storage_version", "2.2").save(uri)
