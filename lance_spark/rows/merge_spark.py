@@ -38,7 +38,7 @@ from lance_spark.session.narrow_query import probe
 from lance_spark.storage.datasets import pin_latest
 
 if TYPE_CHECKING:
-    Values = Mapping[str, str | Column]
+    Values = Mapping[str, object]  # SQL as a text, a Column, or a constant
     Condition = str | Column
 
 _MARK, _CLAUSE = "__source_row", "__clause"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -292,7 +293,7 @@ def deletion(spark: SparkSession, place: Place, where: Condition) -> RowChange:
 
 
 def update(
-    spark: SparkSession, place: Place, values: Mapping[str, Condition], where: Condition | None = None
+    spark: SparkSession, place: Place, values: Mapping[str, object], where: Condition | None = None
 ) -> RowChange:
     """Set columns of the rows for which a condition is true, or of all rows."""
     if where is not None:
@@ -373,9 +374,20 @@ _FAMILIES: tuple[tuple[type[st.DataType], ...], ...] = (
 )
 
 
-def expression(given: str | Column) -> Column:
-    """A Column; text is parsed as SQL."""
-    return F.expr(given) if isinstance(given, str) else given
+def expression(given: object) -> Column:
+    """A Column; text is parsed as SQL, and any other value is a constant.
+
+    Raises InvalidOption for a value that Spark has no type for.
+    """
+    if isinstance(given, str):
+        return F.expr(given)
+    try:
+        return F.lit(Decimal(given) if type(given) is int and abs(given) >= 2**63 else given)
+    except (AttributeError, TypeError, ValueError, PySparkException):
+        raise InvalidOption(
+            f"A column cannot have the value {given!r:.60}.",
+            hint="Give SQL as a text (\"'new'\" is the text new), a Column, a number, a date, bytes or None.",
+        ) from None
 
 
 def assigned(rows: DataFrame, values: Mapping[str, Column], fields: Mapping[str, st.StructField]) -> dict[str, Column]:

@@ -51,16 +51,17 @@ class RowVerbs(Handle):
     @refreshing
     def update(
         self,
-        set: Mapping[str, str | Column],
+        set: Mapping[str, object],
         where: str | Column | None = None,
         message: str | None = None,
         retries: int = 0,
     ) -> ChangeResult:
-        """Set columns, given as expressions by name, of the rows for which a condition is true, or of all.
+        """Set columns, by name, of the rows for which a condition is true, or of all.
 
-        Values are cast to the column's type. If the columns are narrow and the rows much wider, only files with these
-        columns are written. Raises SchemaMismatch for a value that does not fit, NotFound for an unknown column,
-        Refused and Conflict; then nothing was changed.
+        A new value is SQL as a text, a Column, or a constant that is no text. Values are cast to the column's type.
+        If the columns are narrow and the rows much wider, only files with these columns are written. Raises
+        SchemaMismatch for a value that does not fit, InvalidOption for one that Spark has no type for, NotFound for an
+        unknown column, Refused and Conflict; then nothing was changed.
         """
         if not isinstance(set, Mapping):
             raise InvalidOption(

@@ -5,6 +5,8 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 import lance
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from support.local_datasets import contents, written_since
@@ -59,6 +61,37 @@ def test_a_delete_keeps_what_the_condition_is_not_true_for(table, location, bran
     assert transaction.transaction_properties[MESSAGE] == "bye"
     assert not table.delete("id % 5 = 0").changed
     assert table.version == result.version.version
+
+
+CONSTANTS = {
+    "n": (np.int64(7), 7),
+    "d": (date(2026, 1, 31), date(2026, 1, 31)),
+    "x": (2.5, 2.5),
+    "e": (10**20, Decimal(10**20)),
+    "b": (b"\x00'", b"\x00'"),
+    "l": ([1, None], [1, None]),
+    "y": (True, True),
+    "t": (None, None),
+    "f": ("concat('q', 'r')", "qr"),
+}
+
+
+def test_a_value_that_is_no_text_is_a_constant(spark, uri):
+    types = [pa.int32(), pa.date32(), pa.float32(), pa.decimal128(25, 0), pa.binary(), pa.list_(pa.int64()), pa.bool_()]
+    schema = pa.schema([*zip(CONSTANTS, [*types, pa.string(), pa.string()], strict=True)])
+    lance.write_dataset(pa.Table.from_pylist([{"t": "old"}], schema), uri)
+    t = LanceTable.for_path(uri, spark=spark)
+    t.update({name: given for name, (given, _) in CONSTANTS.items()})
+    assert lance.dataset(uri).to_table().to_pylist() == [{name: kept for name, (_, kept) in CONSTANTS.items()}]
+    one = spark.createDataFrame([(7,)], "n int")
+    t.merge(one, on="n").when_matched_update({"x": 1, "t": None}).execute()
+    assert lance.dataset(uri).to_table(columns=["x", "t"]).to_pylist() == [{"x": 1.0, "t": None}]
+    with pytest.raises(InvalidOption, match="cannot have the value NaT"):
+        t.update({"d": pd.NaT})
+    with pytest.raises(InvalidOption, match="cannot have the value"):
+        t.update({"n": object()})
+    with pytest.raises(SchemaMismatch, match="cannot hold"):
+        t.update({"n": 2**40})
 
 
 def test_an_update_keeps_ids_and_indexes(table, location, branch, stable):
