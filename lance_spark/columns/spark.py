@@ -291,6 +291,7 @@ def values_of(
 
 def _sql(target: ColumnTarget, pin: PinnedVersion, asked: Asked, options: BackfillOptions) -> SqlValues:
     expressions = dict(asked.values)
+    names_of(expressions)
     for name, text in expressions.items():
         if not isinstance(text, str) or not text.strip():
             raise InvalidOption(f"Column '{name}' has no SQL.", hint='Text such as "distance / air_time".')

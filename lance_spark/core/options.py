@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable
 from datetime import datetime, timezone
 from decimal import Decimal
+from typing import Any
 
 from lance_spark.core.irreversible import is_forever
 from lance_spark.errors import InvalidOption
@@ -119,8 +120,15 @@ def to_columns(option: str, value: str) -> tuple[str, ...]:
 
 
 def names_of(given: str | Iterable[str]) -> tuple[str, ...]:
-    """Names given as a list, or one name as text, which would otherwise be split into its letters."""
-    return (given,) if isinstance(given, str) else tuple(given)
+    """Names given as a list, or one name as text, which would otherwise be split into its letters.
+
+    Raises InvalidOption for one that is no text and no path.
+    """
+    names: tuple[Any, ...] = (given,) if isinstance(given, str) else tuple(given)
+    for name in names:
+        if not isinstance(name, str) and not hasattr(name, "__fspath__"):
+            raise InvalidOption(f"{name!r:.60} is no name.", hint="A name is a text.")
+    return names
 
 
 def is_frame(value: object) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.types as pt
 
+from lance_spark.core.options import names_of
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.show import ShownInOneLine
 from lance_spark.core.texts import counted, readable
@@ -92,7 +93,7 @@ def inserts(clauses: Sequence[Clause]) -> bool:
 
 def check_columns(names: Sequence[str], known: Sequence[str]) -> None:
     """Raise NotFound, with the closest names, for a column that the table does not have, and for fields of structs."""
-    for name in names:
+    for name in names_of(names):
         if name in known:
             continue
         head = name.partition(".")[0].strip("`")

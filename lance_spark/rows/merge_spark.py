@@ -31,7 +31,7 @@ from lance_spark.rows import action_rules
 from lance_spark.rows.action_rules import Case, ChangeResult, Clause, Found
 from lance_spark.rows.evolution_rules import added_columns
 from lance_spark.rows.row_files import Lookup, rows_outside, with_matches
-from lance_spark.rows.spark import RowChange, TargetRows, assigned, change_rows, expression
+from lance_spark.rows.spark import RowChange, TargetRows, assigned, change_rows, check_condition, expression
 from lance_spark.scan.fragment_reads import stored_schema
 from lance_spark.session.caches import refreshing
 from lance_spark.session.narrow_query import probe
@@ -206,8 +206,10 @@ class RowMerge(Hinting):
         return frozenset(name for names in named for name in names)
 
     def _with(self, case: Case, action: int, condition: Condition | None, values: Values | None = None) -> RowMerge:
-        if values is not None and not values:
+        if values is not None and not (values and isinstance(values, Mapping)):
             raise InvalidOption(f"A clause for rows {case} sets no column.", hint="Give {'column': 'expression'}.")
+        if condition is not None:
+            check_condition(condition)
         return replace(self, clauses=(*self.clauses, Clause(case, action, condition, values)))
 
     def _actions(self, pin: PinnedVersion) -> DataFrame:

@@ -282,7 +282,7 @@ _OUTSIDE = (
 
 def deletion(spark: SparkSession, place: Place, where: Condition) -> RowChange:
     """Delete the rows for which a condition is true."""
-    _check_condition(where)
+    check_condition(where)
     location, branch = place
     rows = TargetRows(spark, location)
 
@@ -297,7 +297,7 @@ def update(
 ) -> RowChange:
     """Set columns of the rows for which a condition is true, or of all rows."""
     if where is not None:
-        _check_condition(where)
+        check_condition(where)
     if not values:
         raise InvalidOption("The update sets no column.", hint="Give one: update({'column': 'expression'}).")
     location, branch = place
@@ -323,7 +323,7 @@ def update(
 
 def replacement(spark: SparkSession, place: Place, frame: DataFrame, where: Condition) -> RowChange:
     """Replace the rows for which a condition is true with those of a DataFrame, which must satisfy it."""
-    _check_condition(where)
+    check_condition(where)
     location, branch = place
     rows = TargetRows(spark, location)
     checked = F.when(F.coalesce(expression(where), F.lit(False)), F.lit(action_rules.INSERT)).otherwise(
@@ -358,9 +358,17 @@ def _meeting(rows: TargetRows, where: Condition | None) -> Callable[[PinnedVersi
     return meets
 
 
-def _check_condition(where: Condition) -> None:
+def check_condition(where: object) -> None:
+    """Raises InvalidOption for anything but SQL and a Column.
+
+    A None out of a dict of settings, or a comparison that Python has made (``id != 5``, of its own ``id``), would
+    delete all rows.
+    """
+    hint = "Give one such as id > 5; for all rows: 'true'."
     if isinstance(where, str) and not where.strip():
-        raise InvalidOption("The condition is empty.", hint="Give one such as id > 5; for all rows: 'true'.")
+        raise InvalidOption("The condition is empty.", hint=hint)
+    if not isinstance(where, str | Column):
+        raise InvalidOption(f"A condition is SQL as a text, or a Column, and not {where!r:.60}.", hint=hint)
 
 
 # --- Values for columns, as SQL assigns them: cast to the column's type, or an error for those that do not fit

@@ -67,6 +67,7 @@ class RowVerbs(Handle):
             raise InvalidOption(
                 "An update takes the new values first, as a dict.", hint='t.update({"delay": "0"}, where="id = 3")'
             )
+        names_of(set)
         spark, branch = self._where("update")
         from lance_spark.rows.spark import NarrowUpdate, change_rows, update
 
@@ -94,8 +95,12 @@ class RowVerbs(Handle):
             raise InvalidOption("The merge has no key.", hint="Name the column that both have: t.merge(df, on='id').")
         spark, branch = self._where("merge rows into")
         from lance_spark.rows.merge_spark import RowMerge
+        from lance_spark.rows.spark import check_condition
 
-        return RowMerge(spark, self.location, branch, source, _keys(on, source.columns), after=compact_after)
+        keys = _keys(on, source.columns)
+        if not isinstance(keys, tuple):
+            check_condition(keys)
+        return RowMerge(spark, self.location, branch, source, keys, after=compact_after)
 
     @refreshing
     def write(self, df: object, mode: str = "append", **options: object) -> None:
@@ -164,7 +169,7 @@ class RowVerbs(Handle):
 def _keys(on: str | Column | Sequence[str], columns: Sequence[str]) -> str | Column | tuple[str, ...]:
     if isinstance(on, str):
         return (on,) if on.lower() in [name.lower() for name in columns] else on
-    return tuple(on) if isinstance(on, list | tuple) else on  # type: ignore[return-value]
+    return names_of(on) if isinstance(on, list | tuple) else on  # type: ignore[return-value]
 
 
 # --- ``LanceTable.changes``: the rows that changed between two versions, as a DataFrame

@@ -94,6 +94,42 @@ def test_a_value_that_is_no_text_is_a_constant(spark, uri):
         t.update({"n": 2**40})
 
 
+@pytest.mark.parametrize("condition", [None, True, False, 1, {"id": 1}, ["id = 1"], float("nan")], ids=repr)
+def test_what_is_no_condition_changes_nothing(spark, uri, condition):
+    lance.write_dataset(pa.table({"id": [1, 2]}), uri)
+    t, one = LanceTable.for_path(uri, spark=spark), spark.createDataFrame([(3,)], "id bigint")
+    verbs = [lambda: t.delete(condition), lambda: t.overwrite(one, condition)]
+    verbs += [lambda: t.merge(one, on=condition).when_not_matched_insert_all().execute()] * (condition != ["id = 1"])
+    if condition is not None:  # without one, all rows are meant
+        verbs += [
+            lambda: t.update({"id": "5"}, condition),
+            lambda: t.merge(one, on="id").when_matched_delete(condition),
+        ]
+    for verb in verbs:
+        with pytest.raises(InvalidOption, match="A condition is SQL as a text, or a Column"):
+            verb()
+    assert lance.dataset(uri).to_table().to_pydict() == {"id": [1, 2]}
+
+
+NAMES = {
+    "update": lambda t, _one: t.update({5: "id"}),
+    "add": lambda t, _one: t.add_columns({5: "id"}),
+    "drop": lambda t, _one: t.drop_columns(["id", 5]),
+    "read": lambda t, _one: t.to_df(columns=["id", 5]),
+    "keys": lambda t, one: t.merge(one, on=["id", 5]),
+    "clause": lambda t, one: t.merge(one, on="id").when_matched_update(5),
+    "values": lambda t, one: t.merge(one, on="id").when_matched_update({5: "id"}).execute(),
+}
+
+
+@pytest.mark.parametrize("verb", NAMES)
+def test_what_is_no_name_is_refused(spark, uri, verb):
+    lance.write_dataset(pa.table({"id": [1, 2], "x": [1, 2]}), uri)
+    with pytest.raises(InvalidOption):
+        NAMES[verb](LanceTable.for_path(uri, spark=spark), spark.createDataFrame([(1,)], "id bigint"))
+    assert lance.dataset(uri).version == 1
+
+
 def test_an_update_keeps_ids_and_indexes(table, location, branch, stable):
     before, known = rows_of(location, branch), row_ids(location, branch)
     advisory = table.spark.conf.get("spark.sql.adaptive.advisoryPartitionSizeInBytes")
