@@ -95,6 +95,14 @@ class Bridge:
     def session(self) -> Any:
         return self.spark._jsparkSession
 
+    def settings(self, names: Sequence[str]) -> list[str | None]:
+        """The session's settings, or Spark's defaults; None for those that have neither."""
+        conf = self.spark.conf._jconf
+        if self.maker is not None:
+            return list(json.loads(self.maker.settings(conf, json.dumps(names))))
+        found = [conf.getOption(name) for name in names]
+        return [str(each.get()) if each.isDefined() else None for each in found]
+
     def of(self, spark: SparkSession) -> Bridge:
         """The bridge of another session in the same JVM, which it does not keep alive.
 

@@ -1,10 +1,10 @@
-"""Facts about data files that came without: their columns are read, on executors."""
+"""Columns of fragments that somebody has to read, on executors, for what is known of their files."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -14,38 +14,63 @@ from lance_spark.layout.fact_rules import FACTS, Collector, Watched
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
 
-MEASURED = pa.schema([("facts", pa.string())])
-"""Facts of one fragment, as JSON."""
+if TYPE_CHECKING:
+    import lance
+
+MEASURED = pa.schema([("found", pa.string())])
+"""What was collected, as JSON."""
+_ROWS = 65_536
+_AT_ONCE = 32
+"""Fragments that one task reads, at most."""
+_TASKS = 16
+"""Tasks that share the fragments of a small table."""
+
+
+Read = Iterable[tuple[dict[str, Any], Iterable[pa.RecordBatch]]]
+"""Fragments, pylance's JSON, and their rows; each is read before the next one."""
 
 
 class MeasureItem(NamedTuple):
     location: DatasetLocation
     pin: PinnedVersion
-    columns: tuple[Watched, ...]
     fragments: tuple[int, ...]
+    columns: tuple[str, ...]
+    whole: bool
+    """Whether fragments with deleted rows are left out."""
+    collect: Callable[[Read, Mapping[str, int]], Iterator[Any]]
+    """What is told of fragments, as JSON has it, with the ids of all columns."""
 
 
 def measure(item: MeasureItem) -> Iterator[pa.RecordBatch]:
-    """MEASURED of fragments. Those with deleted rows are left out: an older version has them, in the same file."""
+    """MEASURED of the live rows of fragments."""
     dataset = open_pinned(item.location, item.pin)
     ids = {field.name(): field.id() for field in dataset.lance_schema.fields()}
-    names = [each.name for each in item.columns]
+    with translated(item.location, "reading columns to measure them"):
+        for each in item.collect(_read(item, dataset), ids):
+            yield pa.record_batch([pa.array([json.dumps(each)])], schema=MEASURED)
+
+
+def _read(item: MeasureItem, dataset: lance.LanceDataset) -> Read:
     for key in item.fragments:
-        with translated(item.location, "reading the columns of the layout"):
-            fragment = dataset.get_fragment(key)
-            if fragment is None or fragment.metadata.deletion_file is not None:
-                continue
-            collector = Collector(item.columns)
-            for _ in collector.watch(dataset.scanner(columns=names, fragments=[fragment]).to_batches()):
-                pass
-            entry = fragment.metadata.to_json()
+        fragment = dataset.get_fragment(key)
+        if fragment is not None and not (item.whole and fragment.metadata.deletion_file is not None):
+            scanner = dataset.scanner(columns=list(item.columns), fragments=[fragment], batch_size=_ROWS)
+            yield fragment.metadata.to_json(), scanner.to_batches()
+
+
+def divided(item: MeasureItem) -> list[MeasureItem]:
+    """One for each task."""
+    every = item.fragments
+    at_once = max(1, min(_AT_ONCE, -(-len(every) // _TASKS)))
+    return [item._replace(fragments=every[first : first + at_once]) for first in range(0, len(every), at_once)]
+
+
+def facts_of(columns: Sequence[Watched], fragments: Read, ids: Mapping[str, int]) -> Iterator[Any]:
+    """Facts of each fragment. It needs whole ones: an older version has deleted rows, in the same file."""
+    for entry, batches in fragments:
+        collector = Collector(columns)
+        for _ in collector.watch(batches):
+            pass
         collector.give([entry], ids)
         if FACTS in entry:
-            yield pa.record_batch([pa.array([json.dumps(entry[FACTS])])], schema=MEASURED)
-
-
-def measure_items(
-    location: DatasetLocation, pin: PinnedVersion, columns: Sequence[Watched], fragments: Sequence[int], at_once: int
-) -> list[MeasureItem]:
-    parts = [tuple(fragments[first : first + at_once]) for first in range(0, len(fragments), at_once)]
-    return [MeasureItem(location, pin, tuple(columns), part) for part in parts]
+            yield entry[FACTS]

@@ -1,21 +1,20 @@
-"""Files of statistics beside a dataset: found for a version, kept for its files, and measured on executors."""
+"""Files of statistics beside a dataset: found for a version, and kept for its files."""
 
 from __future__ import annotations
 
-import json
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import LanceSparkError
 from lance_spark.format.manifest import column_places
 from lance_spark.layout.facts import FactFiles
+from lance_spark.layout.measuring import Read
 from lance_spark.layout.statistic_rules import (
     ColumnEstimate,
     Group,
@@ -36,9 +35,6 @@ from lance_spark.storage.failures import translated
 _STATISTICS = FactFiles(".statistics", decoded_groups)
 _MOST_FILES = 32
 """Files beyond which the next one joins them."""
-_ROWS = 65_536
-SKETCHED = pa.schema([("group", pa.string())])
-"""One group of files, as JSON."""
 
 
 class VersionStatistics(NamedTuple):
@@ -62,31 +58,53 @@ def version_statistics(
 
     ``rows`` are the live rows of each fragment, by its id.
     """
-    groups = _groups(location)
-    if not groups:
+    read = _read(location)
+    if not read:
         return VersionStatistics({}, frozenset(rows))
-    known = KnownGroups(groups)
-    estimates, missing = {}, set[int]()
-    for name, places in _places(location, pin, columns, rows).items():
-        measured = known.measured([place for _, place in places])
-        place_of = {place.file: place.place for _, place in places}
-        chosen = [(_column(groups[number], place_of), count) for number, count in measured.groups.items()]
-        estimate = estimate_of(chosen, sum(rows.values()))
-        if estimate is not None:
-            estimates[name] = estimate
-        missing |= {places[at][0] for at in measured.missing}
-    return VersionStatistics(estimates, frozenset(missing))
+    place = location, pin, frozenset(read)
+    with _lock:
+        kept = dict(_kept.get(place, {}))
+    new = [name for name in columns if name not in kept]
+    if new:
+        groups = _groups(read)
+        known = KnownGroups(groups)
+        for name, places in _places(location, pin, new, rows).items():
+            measured = known.measured([each for _, each in places])
+            place_of = {each.file: each.place for _, each in places}
+            chosen = [(_column(groups[number], place_of), count) for number, count in measured.groups.items()]
+            missing = frozenset(places[at][0] for at in measured.missing)
+            kept[name] = estimate_of(chosen, sum(rows.values())), missing
+    if new and pin.stamp is not None:
+        with _lock:
+            _kept[place] = _kept.pop(place, {}) | kept
+            while len(_kept) > _MOST:
+                _kept.pop(next(iter(_kept)))
+    found = {name: kept[name] for name in columns if name in kept}
+    estimates = {name: estimate for name, (estimate, _) in found.items() if estimate is not None}
+    return VersionStatistics(estimates, frozenset[int]().union(*(missing for _, missing in found.values())))
+
+
+_MOST = 32
+_kept: dict[
+    tuple[DatasetLocation, PinnedVersion, frozenset[str]], dict[str, tuple[ColumnEstimate | None, frozenset[int]]]
+] = {}
+"""By version and files of statistics, what they tell of each column: every plan of a query asks for some."""
+_lock = threading.Lock()
 
 
 def has_statistics(location: DatasetLocation) -> bool:
     """Whether somebody has measured columns of any version."""
-    return bool(_groups(location))
+    return bool(_read(location))
 
 
-def _groups(location: DatasetLocation) -> list[Group]:
+def _read(location: DatasetLocation) -> Mapping[str, tuple[Group, ...]]:
     with suppress(LanceSparkError):
-        return [group for found in _STATISTICS.read(location).values() for group in found]
-    return []
+        return _STATISTICS.read(location)
+    return {}
+
+
+def _groups(read: Mapping[str, tuple[Group, ...]]) -> list[Group]:
+    return [group for found in read.values() for group in found]
 
 
 def _column(group: Group, place_of: Mapping[str | None, int]) -> Sketched:
@@ -116,41 +134,22 @@ def keep_statistics(location: DatasetLocation, groups: Sequence[Group]) -> None:
     if len(found) < _MOST_FILES:
         _STATISTICS.write(location, encoded_groups(groups))
         return
-    before = [group for each in found.values() for group in each]
+    before = _groups(found)
     _STATISTICS.write(location, encoded_groups(joined([*before, *groups])))
     _STATISTICS.delete(location, found)  # only now that another file has what they say
 
 
-# --- Measuring, on executors
-
-
-class SketchItem(NamedTuple):
-    location: DatasetLocation
-    pin: PinnedVersion
-    columns: tuple[str, ...]
-    fragments: tuple[int, ...]
-
-
-def sketch(item: SketchItem) -> Iterator[pa.RecordBatch]:
-    """SKETCHED of the live rows of fragments."""
-    dataset = open_pinned(item.location, item.pin)
-    ids = {field.name(): field.id() for field in dataset.lance_schema.fields()}
+def sketches_of(names: Sequence[str], fragments: Read, ids: Mapping[str, int]) -> Iterator[Any]:
+    """Groups of the files of fragments, for :mod:`lance_spark.layout.measuring`."""
     groups: list[Group] = []
-    for key in item.fragments:
-        with translated(item.location, "reading columns for their statistics"):
-            fragment = dataset.get_fragment(key)
-            if fragment is None:
-                continue
-            scanner = dataset.scanner(columns=list(item.columns), fragments=[fragment], batch_size=_ROWS)
-            found: dict[str, Sketched] = {}
-            for batch in scanner.to_batches():
-                for name in item.columns:
-                    each = sketch_of(batch.column(name))
-                    found[name] = each if name not in found else found[name].joined(each)
-            entry = fragment.metadata.to_json()
+    for entry, batches in fragments:
+        found: dict[str, Sketched] = {}
+        for batch in batches:
+            for name in names:
+                each = sketch_of(batch.column(name))
+                found[name] = each if name not in found else found[name].joined(each)
         groups = joined([*groups, *_groups_of(entry, found, ids)])
-    for group in groups:
-        yield pa.record_batch([pa.array([json.dumps(group_json(group))])], schema=SKETCHED)
+    return map(group_json, groups)
 
 
 def _groups_of(entry: Mapping[str, Any], found: Mapping[str, Sketched], ids: Mapping[str, int]) -> Iterator[Group]:
@@ -177,7 +176,7 @@ def sources_of(
     location: DatasetLocation, pin: PinnedVersion, fragments: Sequence[int], rows: Mapping[int, int]
 ) -> dict[str, Sketched]:
     """What is known of the columns of some fragments, all of whose files have statistics."""
-    groups = _groups(location)
+    groups = _groups(_read(location))
     if not groups:
         return {}
     names = countable(open_pinned(location, pin).schema)

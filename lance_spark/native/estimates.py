@@ -16,15 +16,12 @@ import pyarrow.types as pt
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.jvm.bridge import Bridge
 from lance_spark.layout.filter_rules import columns_of, parse_filter
 from lance_spark.layout.key_rules import plain
 from lance_spark.layout.statistic_rules import ColumnEstimate, share_of, within
 from lance_spark.layout.statistics import version_statistics
 from lance_spark.pushdown.order import ColumnStatistics, Statistics
 from lance_spark.scan.fragment_reads import fragment_sizes
-
-_COSTS = "spark.sql.cbo.enabled"
 
 
 @dataclass(frozen=True)
@@ -42,11 +39,6 @@ class Estimated:
     sure: Statistics
     final: bool
     """Whether Spark filters these rows no more. If it does, it has to know the rows before that."""
-
-
-def weighs_costs(bridge: Bridge) -> bool:
-    """Whether the session's optimizer uses statistics of columns."""
-    return str(bridge.spark.conf.get(_COSTS)).lower() == "true"
 
 
 def with_columns(scan: Estimated) -> Statistics:

@@ -35,7 +35,7 @@ from lance_spark.layout.grouping_rules import (
     parse_grouping,
 )
 from lance_spark.layout.key_rules import Key
-from lance_spark.native.estimates import Estimated, weighs_costs, with_columns
+from lance_spark.native.estimates import Estimated, with_columns
 from lance_spark.native.places import Place
 from lance_spark.native.rows import few_rows, has_unsafe_rows, internal_rows, unsafe_rows
 from lance_spark.native.tasks import ScanTask, grouped_partitions, input_partitions, reader_factory
@@ -66,6 +66,7 @@ from lance_spark.scan.read import (
     blob_names,
     divide_read,
     measure_read,
+    quick_columns,
     read_for_spark,
     read_schema,
     request_of,
@@ -322,6 +323,27 @@ def _needed(source: Source, pushed: Pushed, output: pa.Schema) -> pa.Schema:
     return needed
 
 
+# --- The settings of the session that a plan follows, read once for each table of a query
+
+_BUCKETING = "spark.sql.sources.v2.bucketing.enabled"
+_COSTS = "spark.sql.cbo.enabled"
+
+
+@dataclass(frozen=True)
+class Settings:
+    grouping: str | None
+    """As it was given."""
+    bucketing: bool
+    """Whether Spark makes use of keys."""
+    weighs_costs: bool
+    """Whether its optimizer uses statistics of columns."""
+
+
+def settings_of(bridge: Bridge) -> Settings:
+    grouping, *given = bridge.settings((GROUPING, _BUCKETING, _COSTS))
+    return Settings(grouping, *(str(each).lower() == "true" for each in given))
+
+
 # --- The interface for Spark's planner while it decides what to push down
 # It calls in this order: sample, filters, aggregates, limit or top rows, offset, columns, build.
 
@@ -363,6 +385,10 @@ class NativeScanBuilder(Implementation):
         self._divided = False
         """Whether Spark aggregates better without this scan's help: no row has to be moved, and groups are small."""
         self._last: PlannedScan | None = None
+
+    @cached_property
+    def _settings(self) -> Settings:
+        return settings_of(self.bridge)
 
     def push_table_sample(self, lower: float, upper: float, replacement: bool, seed: int, method: Any = None) -> bool:
         """Take a sample of single rows. Spark handles blocks of rows, and sampling with replacement."""
@@ -410,7 +436,7 @@ class NativeScanBuilder(Implementation):
             return False
         if self._groups is None and groups:
             self._groups = frozenset(each.path[0] for each in groups if len(each.path) == 1)
-            self._divided = needs_no_shuffle(self.bridge, self._source, self._pushed, self._groups)
+            self._divided = needs_no_shuffle(self.bridge, self._settings, self._source, self._pushed, self._groups)
         if self._divided:
             return False
         plan = plan_aggregates(asked, groups, self._source.stored, self._asked)
@@ -474,13 +500,13 @@ class NativeScanBuilder(Implementation):
         planned = self._planned()
         if planned.local is not None:
             return self._described(NativeLocalScan(self.bridge, planned, self._stream))
-        known = grouping_of_scan(self.bridge, planned, self._groups if self._divided else None)
+        known = grouping_of_scan(self.bridge, self._settings, planned, self._groups if self._divided else None)
         if known is not None:
             return self._described(GroupedScan(self.bridge, planned, known, self._stream))
         return self._described(NativeScan(self.bridge, planned, self._stream))
 
     def _described(self, scan: _Scan) -> Any:
-        scan.described = not self._pruned
+        scan.tells_columns = not self._pruned or self._settings.weighs_costs
         return scan.java()
 
 
@@ -544,8 +570,8 @@ class _Scan(Implementation):
     def __init__(self, bridge: Bridge, planned: PlannedScan, stream: TableStream | None = None) -> None:
         super().__init__(bridge)
         self.planned, self._stream, self._streams = planned, stream, False
-        self.described = False
-        """Whether Spark only describes a column."""
+        self.tells_columns = False
+        """Whether Spark is told statistics of columns: its optimizer weighs costs, or it only describes a column."""
 
     @property
     def columns(self) -> StructType:
@@ -580,7 +606,7 @@ class _Scan(Implementation):
     def _statistics(self) -> Statistics:
         sure, source, pushed = self.planned.statistics, self.planned.source, self.planned.pushed
         whole_rows = pushed.aggregate is None and pushed.sample is None and source.given is None
-        if not whole_rows or not (self.described or weighs_costs(self.bridge)):
+        if not whole_rows or not self.tells_columns:
             return sure
         applied = tuple(each for each in pushed.filters if each.exact and not source.is_small)
         final = len(applied) == len(pushed.filters) or pushed.limit is not None
@@ -628,14 +654,16 @@ class NativeScan(_Scan):
         return f"{described(self.planned)}, partitions: {len(self._parts)}"
 
     def answered(self) -> dict[str, Answer]:
-        """The answers for every scan; and the columns of runtime filters.
+        """The answers for every scan; and the columns of runtime filters: those by which a read leaves out rows early.
 
-        Those are all result columns that a filter can name.
+        For each of them that a join names, Spark puts the plan of the join's other side into this scan's plan, with its
+        own filters of that kind inside: where every column counted, plans of five joins took seconds to make.
         """
         source, pushed = self.planned.source, self.planned.pushed
         usable = []
         if source.takes_more and pushed.aggregate is None and pushed.limit is None and not pushed.offset:
-            known = {field.name for field in source.stored if is_plain(field) and as_spark_sends(field.type)}
+            quick = quick_columns(source.read)
+            known = {field.name for field in source.stored if is_plain(field) and as_spark_sends(field.type)} & quick
             usable = [name for name in pushed.columns.names if name in known]
         return {**super().answered(), "filterAttributes": answers.references(usable)}
 
@@ -666,10 +694,10 @@ class NativeScan(_Scan):
 
 # --- A scan whose partitions have one key each, for joins and aggregates without a shuffle
 
-_BUCKETING = "spark.sql.sources.v2.bucketing.enabled"
 
-
-def grouping_of_scan(bridge: Bridge, planned: PlannedScan, groups: frozenset[str] | None = None) -> Grouping | None:
+def grouping_of_scan(
+    bridge: Bridge, settings: Settings, planned: PlannedScan, groups: frozenset[str] | None = None
+) -> Grouping | None:
     """The functions of columns that have one value in each partition; None if Spark is not to know of any.
 
     Only where each row of a fragment is returned or not by itself: a limit or an offset divides fragments, and partial
@@ -678,10 +706,9 @@ def grouping_of_scan(bridge: Bridge, planned: PlannedScan, groups: frozenset[str
     """
     source, pushed = planned.source, planned.pushed
     whole = pushed.limit is None and not pushed.offset and pushed.aggregate is None and not pushed.counted
-    wanted = parse_grouping(bridge.spark.conf.get(GROUPING, None))
-    bucketing = str(bridge.spark.conf.get(_BUCKETING)).lower() == "true"
+    wanted = parse_grouping(settings.grouping)
     able = bridge.groups and bridge.maker is not None
-    if not (able and bucketing and whole and source.takes_more) or wanted == NEVER:
+    if not (able and settings.bucketing and whole and source.takes_more) or wanted == NEVER:
         return None
     columns = pushed.columns.names if groups is None else groups
     ids = [each.fragment_id for each in planned.measured.fragments]
@@ -699,7 +726,9 @@ _PROBED = 16_384
 """Rows by which to tell whether groups are small."""
 
 
-def needs_no_shuffle(bridge: Bridge, source: Source, pushed: Pushed, groups: frozenset[str]) -> bool:
+def needs_no_shuffle(
+    bridge: Bridge, settings: Settings, source: Source, pushed: Pushed, groups: frozenset[str]
+) -> bool:
     """Whether rows of one group are in one partition, and most groups are small.
 
     Then partial aggregates are nearly as many as rows, and Spark would shuffle them. Large groups become few of them.
@@ -708,7 +737,7 @@ def needs_no_shuffle(bridge: Bridge, source: Source, pushed: Pushed, groups: fro
     if not groups or not groups.issubset(stored.names):
         return False
     planned = plan_scan(source, pushed)
-    if grouping_of_scan(bridge, planned, groups) is None or planned.local is not None:
+    if grouping_of_scan(bridge, settings, planned, groups) is None or planned.local is not None:
         return False
     names = tuple(sorted(name for name in groups if not pa.types.is_nested(stored.field(name).type)))
     scan = replace(planned.measured.scan, columns=ScanColumns(names), filter=None)

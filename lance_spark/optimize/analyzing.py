@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -18,15 +19,14 @@ from lance_spark.core.texts import counted, meant
 from lance_spark.engine.local import Engine, Work, rewriting
 from lance_spark.errors import InvalidOption, LanceSparkError
 from lance_spark.layout.declaring import look
+from lance_spark.layout.measuring import MEASURED, MeasureItem, divided, measure
 from lance_spark.layout.statistic_rules import ColumnEstimate, countable, group_from, joined
 from lance_spark.layout.statistics import (
-    SKETCHED,
-    SketchItem,
     groups_of,
     has_statistics,
     keep_statistics,
     known_columns,
-    sketch,
+    sketches_of,
     sources_of,
     version_statistics,
 )
@@ -35,10 +35,6 @@ from lance_spark.optimize.compaction_rules import RewrittenTask
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.versions import read_contents
 
-_AT_ONCE = 32
-"""Fragments that one task reads, at most."""
-_TASKS = 16
-"""Tasks that share the fragments of a small table."""
 COLUMNS = ("col_name", "distinct_count", "num_nulls", "min", "max", "avg_col_len", "max_col_len")
 """As Spark's ``DESCRIBE EXTENDED table column`` names them."""
 
@@ -130,12 +126,8 @@ def _measure(
 ) -> None:
     runner = engine.for_work("analyze", work)
     stage = f"measure {counted(len(fragments), 'fragment')}"
-    at_once = min(_AT_ONCE, -(-len(fragments) // _TASKS))
-    items = [
-        SketchItem(location, pin, tuple(names), tuple(fragments[first : first + at_once]))
-        for first in range(0, len(fragments), at_once)
-    ]
-    texts = runner.collect(stage, runner.flat_map(stage, items, sketch, SKETCHED))["group"].to_pylist()
+    items = divided(MeasureItem(location, pin, tuple(fragments), tuple(names), False, partial(sketches_of, names)))
+    texts = runner.collect(stage, runner.flat_map(stage, items, measure, MEASURED))["found"].to_pylist()
     groups = joined(group_from(json.loads(text)) for text in texts)
     if groups:
         keep_statistics(location, groups)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from lance_spark.core.location import DatasetLocation
@@ -15,11 +16,10 @@ from lance_spark.layout.fact_rules import Bounds, inherited, only_key, watched
 from lance_spark.layout.facts import layout_bounds, write_facts
 from lance_spark.layout.key_rules import Key
 from lance_spark.layout.layout_rules import TableLayout
-from lance_spark.layout.measuring import MEASURED, measure, measure_items
+from lance_spark.layout.measuring import MEASURED, MeasureItem, divided, facts_of, measure
 from lance_spark.optimize.compaction_rules import RewrittenTask
 from lance_spark.storage.datasets import open_pinned
 
-_AT_ONCE = 32
 Known = Mapping[int, Mapping[str, Bounds]]
 
 
@@ -41,9 +41,11 @@ def complete_facts(
         return known
     runner = engine.for_work("analyze", rewriting(fragments[key].size for key in missing))
     stage = f"measure {counted(len(missing), 'fragment')}"
-    items = measure_items(location, pin, watched(layout), missing, _AT_ONCE)
+    columns = watched(layout)
+    names = tuple(each.name for each in columns)
+    items = divided(MeasureItem(location, pin, tuple(missing), names, True, partial(facts_of, columns)))
     facts: dict[str, Any] = {}
-    for text in runner.collect(stage, runner.flat_map(stage, items, measure, MEASURED))["facts"].to_pylist():
+    for text in runner.collect(stage, runner.flat_map(stage, items, measure, MEASURED))["found"].to_pylist():
         facts |= json.loads(text)
     if facts:
         write_facts(location, facts)

@@ -154,6 +154,25 @@ def index_matches(scan: Scan) -> IndexMatches | None:
     return IndexMatches(covered, dict(zip(keys.tolist(), counts.tolist(), strict=True)))
 
 
+_OF_VALUES = frozenset({"BTree", "Bitmap", "ZoneMap", "BloomFilter"})
+"""Kinds of index that find the rows with given values."""
+
+
+def indexed_columns(location: DatasetLocation, pin: PinnedVersion) -> frozenset[str]:
+    """The columns whose values an index finds."""
+    return (_indexed if pin.stamp is None else _kept_indexed)(location, pin)
+
+
+def _indexed(location: DatasetLocation, pin: PinnedVersion) -> frozenset[str]:
+    dataset = open_pinned(location, pin)
+    with translated(location, "describing the indexes"):
+        found = dataset.describe_indices()
+    return frozenset(name for index in found if index.index_type in _OF_VALUES for name in index.field_names)
+
+
+_kept_indexed = lru_cache(maxsize=64)(_indexed)
+
+
 def _covered(location: DatasetLocation, pin: PinnedVersion, names: frozenset[str]) -> frozenset[int]:
     """Fragments of this version that all of the named indexes cover."""
     dataset = open_pinned(location, pin)

@@ -24,6 +24,8 @@ from lance_spark.format.schema import (
     why_not,
 )
 from lance_spark.format.storable import struct_without_fields
+from lance_spark.layout.declaring import read_layout
+from lance_spark.layout.layout_rules import BUCKET
 from lance_spark.layout.pruning import excluded
 from lance_spark.scan import fragment_reads
 from lance_spark.scan.fragment_reads import Scan, ScanColumns, fragment_sizes
@@ -178,6 +180,16 @@ def request_of(measured: MeasuredRead, cores: int) -> ScanRequest:
 def blob_names(read: PinnedRead) -> frozenset[str]:
     """Names of the columns that are blobs, or have some inside."""
     return fragment_reads.blob_columns(read.location, read.pin)
+
+
+def quick_columns(read: PinnedRead) -> frozenset[str]:
+    """Columns by whose values a read leaves out fragments, pages or rows before it reads them.
+
+    They have an index, or fragments have ranges of them by the layout. Many values are in all buckets.
+    """
+    layout = read_layout(read.location, read.pin)
+    ranges = {each.column for each in layout.partition if each.name != BUCKET}
+    return fragment_reads.indexed_columns(read.location, read.pin).union(ranges, layout.cluster)
 
 
 def _columns(read: PinnedRead, names: tuple[str, ...], schema: pa.Schema | None = None) -> ScanColumns:

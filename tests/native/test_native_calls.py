@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.when(oldest=0.3),
     pytest.mark.skipif(os.environ.get(SWITCH) == "0", reason="the native way is switched off"),
 ]
-MOST = 21
+MOST = 19
 """Calls for one table, from the text of a query to its rows, beside those that PySpark itself makes."""
 
 

@@ -251,6 +251,42 @@ def test_a_join_leaves_out_rows_before_they_are_read(spark, frame, uri, in_tasks
     assert all("`id` IN (1, 10," in each.sql for each in seen[0])
 
 
+def test_a_join_by_many_values_hands_python_none_of_them(spark, uri, in_tasks, monkeypatch):
+    """They took seconds to translate, and the filter was too long for the tasks in the end."""
+    register(spark)
+    rows = pa.table({"id": range(30_000), "name": [f"n{at % 10}" for at in range(30_000)]})
+    for name in (uri, f"{uri}.other"):
+        lance.write_dataset(rows, name).create_scalar_index("id", "BTREE")
+    one, two = (spark.read.format("lance").load(name) for name in (uri, f"{uri}.other"))
+    monkeypatch.setattr(scan, "SMALL_ROWS", 60_000)
+    given = []
+    plainly = scan.NativeScan.filter
+    monkeypatch.setattr(scan.NativeScan, "filter", lambda self, found: given.append(found) or plainly(self, found))
+    joined = one.join(two.where("name LIKE 'n%' AND name <> 'n3'"), "id")
+    assert joined.count() == 27_000
+    assert given
+    assert all(predicates == [["other"]] for predicates in given)
+
+
+def test_only_columns_that_leave_out_rows_early_are_offered_to_joins(spark, lake, uri, in_tasks, monkeypatch):
+    """Spark puts the whole other side into the plan of each scan that could use its values."""
+    lance.write_dataset(pa.table({"k": list(range(50)), "name": [f"n{at}" for at in range(50)]}), uri)
+    few = spark.read.format("lance").load(uri).where("name LIKE 'n1%'")
+    rows = "SELECT id, id AS plain, CAST(id AS STRING) AS c, id % 7 AS day, id AS near FROM range(100)"
+    spark.sql(f"CREATE TABLE lake.ns1.t PARTITIONED BY (bucket(2, id), day, cluster_by(near)) AS {rows}")
+    lake.table("ns1.t").indexes.create("c", "bitmap")
+    table = spark.table("lake.ns1.t")
+    monkeypatch.setattr(scan, "SMALL_ROWS", 60)
+    pruned = set()
+    for name in table.columns:
+        joined = table.join(few, F.col(name) == (F.col("k") if name != "c" else F.col("k").cast("string")))
+        assert joined.count() == (15 if name == "day" else 11)
+        if "dynamicpruning" in plan(joined):
+            pruned.add(name)
+    assert pruned >= {"day", "near"}
+    assert pruned.isdisjoint({"id", "plain"})
+
+
 FIRST, NOON = date(1500, 1, 1), datetime(2013, 7, 4, 12, tzinfo=timezone.utc)
 LISTS = {
     "id": [*range(0, 90, 3), 1000],

@@ -25,6 +25,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 
 import org.apache.spark.JobArtifactSet;
 import org.apache.spark.JobArtifactState;
+import org.apache.spark.sql.RuntimeConfig;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.connector.catalog.Identifier;
@@ -62,6 +63,7 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.unsafe.Platform;
+import scala.Option;
 
 /**
  * Stands in for a Python object that implements Spark's interfaces, and gives the answers known beforehand.
@@ -74,6 +76,7 @@ public class Answers implements InvocationHandler {
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final Map KINDS = new ConcurrentHashMap();
   private static final int MOST_SCHEMAS = 256;
+  private static final int MOST_VALUES = 10000;
   private static final Map SCHEMAS = new ConcurrentHashMap();
 
   /** The common part of all objects of one Python class. */
@@ -144,6 +147,16 @@ public class Answers implements InvocationHandler {
           .getConstructors()[0].newInstance(new Object[] {name});
     }
 
+    /** The values of a session's settings, as one text; null for those that have none. */
+    public String settings(Object conf, String names) throws IOException {
+      ArrayNode values = JSON.createArrayNode();
+      for (Iterator each = JSON.readTree(names).elements(); each.hasNext();) {
+        Option value = ((RuntimeConfig) conf).getOption(((JsonNode) each.next()).asText());
+        values.add(value.isDefined() ? (String) value.get() : (String) null);
+      }
+      return values.toString();
+    }
+
     /** The text of any value that Spark passes to a source. */
     public String text(Object given) {
       return Answers.plain(given).toString();
@@ -212,13 +225,24 @@ public class Answers implements InvocationHandler {
   /** Call Python with the arguments as one text. For predicates it returns those it takes, and those left to Spark. */
   private Object tell(String name, Object[] given) throws Throwable {
     ArrayNode texts = JSON.createArrayNode();
-    for (int i = 0; i < given.length; i++) texts.add(plain(given[i]));
+    for (int i = 0; i < given.length; i++) {
+      texts.add(name.equals("filter") ? shortened((Predicate[]) given[i]) : plain(given[i]));
+    }
     Method apply = BiFunction.class.getMethod("apply", new Class[] {Object.class, Object.class});
     Object answer = python.invoke(null, apply, new Object[] {name, texts.toString()});
     if (!name.equals("pushPredicates")) return answer;
     JsonNode chosen = JSON.readTree((String) answer);
     taken = chosen((Predicate[]) given[0], chosen.get("taken"));
     return chosen((Predicate[]) given[0], chosen.get("left"));
+  }
+
+  /** The filters of a join, of which a long list of values would take longer than it saves: the join checks them. */
+  private static ArrayNode shortened(Predicate[] given) {
+    ArrayNode made = JSON.createArrayNode();
+    for (int i = 0; i < given.length; i++) {
+      made.add(given[i].children().length > MOST_VALUES ? JSON.createArrayNode().add("other") : plain(given[i]));
+    }
+    return made;
   }
 
   private static Predicate[] chosen(Predicate[] all, JsonNode places) {
