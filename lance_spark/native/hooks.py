@@ -369,7 +369,10 @@ def check_statement(room: Room, text: str) -> None:
     namespace = analyzed_namespace(text)
     if namespace is not None:
         if _meant(room, f"{namespace}.t")[0] in room.catalogs:
-            raise Refused("There is nothing to analyze: each version of a Lance table has its statistics.")
+            raise Refused(
+                "There is nothing to analyze: rows and bytes are known of each version of a Lance table.",
+                hint="ANALYZE TABLE ... COMPUTE STATISTICS FOR ALL COLUMNS measures the columns of one table.",
+            )
         return
     bridge = room.bridge
     try:

@@ -506,7 +506,7 @@ class NativeScanBuilder(Implementation):
         return self._described(NativeScan(self.bridge, planned, self._stream))
 
     def _described(self, scan: _Scan) -> Any:
-        scan.tells_columns = not self._pruned or self._settings.weighs_costs
+        scan.tells_columns = scan.is_whole and (not self._pruned or self._settings.weighs_costs)
         return scan.java()
 
 
@@ -577,6 +577,12 @@ class _Scan(Implementation):
     def columns(self) -> StructType:
         return self.planned.pushed.columns
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether rows are those of the table, of which statistics tell."""
+        pushed = self.planned.pushed
+        return pushed.aggregate is None and pushed.sample is None and self.planned.source.given is None
+
     def to_string(self) -> str:
         return self.description()
 
@@ -605,8 +611,7 @@ class _Scan(Implementation):
 
     def _statistics(self) -> Statistics:
         sure, source, pushed = self.planned.statistics, self.planned.source, self.planned.pushed
-        whole_rows = pushed.aggregate is None and pushed.sample is None and source.given is None
-        if not whole_rows or not self.tells_columns:
+        if not self.tells_columns:
             return sure
         applied = tuple(each for each in pushed.filters if each.exact and not source.is_small)
         final = len(applied) == len(pushed.filters) or pushed.limit is not None

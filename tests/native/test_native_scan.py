@@ -262,7 +262,7 @@ def test_a_join_by_many_values_hands_python_none_of_them(spark, uri, in_tasks, m
     given = []
     plainly = scan.NativeScan.filter
     monkeypatch.setattr(scan.NativeScan, "filter", lambda self, found: given.append(found) or plainly(self, found))
-    joined = one.join(two.where("name LIKE 'n%' AND name <> 'n3'"), "id")
+    joined = one.join(F.broadcast(two.where("name LIKE 'n%' AND name <> 'n3'")), "id")
     assert joined.count() == 27_000
     assert given
     assert all(predicates == [["other"]] for predicates in given)
@@ -271,7 +271,7 @@ def test_a_join_by_many_values_hands_python_none_of_them(spark, uri, in_tasks, m
 def test_only_columns_that_leave_out_rows_early_are_offered_to_joins(spark, lake, uri, in_tasks, monkeypatch):
     """Spark puts the whole other side into the plan of each scan that could use its values."""
     lance.write_dataset(pa.table({"k": list(range(50)), "name": [f"n{at}" for at in range(50)]}), uri)
-    few = spark.read.format("lance").load(uri).where("name LIKE 'n1%'")
+    few = F.broadcast(spark.read.format("lance").load(uri).where("name LIKE 'n1%'"))
     rows = "SELECT id, id AS plain, CAST(id AS STRING) AS c, id % 7 AS day, id AS near FROM range(100)"
     spark.sql(f"CREATE TABLE lake.ns1.t PARTITIONED BY (bucket(2, id), day, cluster_by(near)) AS {rows}")
     lake.table("ns1.t").indexes.create("c", "bitmap")
