@@ -21,8 +21,8 @@ pytestmark = [
     pytest.mark.when(oldest=0.3),
     pytest.mark.skipif(os.environ.get(SWITCH) == "0", reason="the native way is switched off"),
 ]
-MOST = 19
-"""Calls for one table, from the text of a query to its rows, beside those that PySpark itself makes."""
+MOST = {"in tasks": 19, "by the driver": 21}
+"""Calls for one table by who reads it, from the text of a query to its rows, beside those that PySpark itself makes."""
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.parametrize("place", ["in tasks", "by the driver"])
+@pytest.mark.parametrize("place", MOST)
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_table_is_planned_in_a_few_calls(spark, names, calls, monkeypatch, question, place):
     if place == "in tasks":
@@ -94,7 +94,7 @@ def test_a_table_is_planned_in_a_few_calls(spark, names, calls, monkeypatch, que
             found[name] = [*made]
         assert rows
     ours, parquet = (found[name] for name in names)
-    assert len(ours) - len(parquet) <= MOST * tables, ours
+    assert len(ours) - len(parquet) <= MOST[place] * tables, ours
 
 
 def test_without_classes_there_are_the_same_answers_and_more_calls(spark, names, calls, monkeypatch):
@@ -105,7 +105,7 @@ def test_without_classes_there_are_the_same_answers_and_more_calls(spark, names,
     monkeypatch.setattr(connected[spark], "batches", False)
     with calls() as made:
         assert spark.sql(text).collect() == expected
-    assert len(made) > 2 * MOST
+    assert len(made) > 2 * MOST["in tasks"]
 
 
 def test_what_is_equal_stays_equal(spark, names):
