@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.errors import CorruptData, InvalidOption, LanceSparkWarning, NotFound
+from lance_spark.errors import CorruptData, InvalidOption, LanceSparkError, LanceSparkWarning, NotFound
 from lance_spark.format.blobs import holds_blobs, marked
 from lance_spark.format.contents import Fragment
 from lance_spark.format.manifest import RecordedSize, recorded_sizes
@@ -165,9 +166,10 @@ def indexed_columns(location: DatasetLocation, pin: PinnedVersion) -> frozenset[
 
 def _indexed(location: DatasetLocation, pin: PinnedVersion) -> frozenset[str]:
     dataset = open_pinned(location, pin)
-    with translated(location, "describing the indexes"):
+    with suppress(LanceSparkError), translated(location, "describing the indexes"):
         found = dataset.describe_indices()
-    return frozenset(name for index in found if index.index_type in _OF_VALUES for name in index.field_names)
+        return frozenset(name for index in found if index.index_type in _OF_VALUES for name in index.field_names)
+    return frozenset()  # an unreadable index must not fail a query that does not depend on it
 
 
 _kept_indexed = lru_cache(maxsize=64)(_indexed)
