@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -13,9 +13,6 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.layout.fact_rules import FACTS, Collector, Watched
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.failures import translated
-
-if TYPE_CHECKING:
-    import lance
 
 MEASURED = pa.schema([("found", pa.string())])
 """What was collected, as JSON."""
@@ -50,7 +47,7 @@ def measure(item: MeasureItem) -> Iterator[pa.RecordBatch]:
             yield pa.record_batch([pa.array([json.dumps(each)])], schema=MEASURED)
 
 
-def _read(item: MeasureItem, dataset: lance.LanceDataset) -> Read:
+def _read(item: MeasureItem, dataset: Any) -> Read:
     for key in item.fragments:
         fragment = dataset.get_fragment(key)
         if fragment is not None and not (item.whole and fragment.metadata.deletion_file is not None):
