@@ -10,6 +10,7 @@ import pytest
 from support.managed_versions import managed_versions
 from support.rest_catalogs import KEY, served
 from support.scripts import script
+from support.stream_sources import Query
 
 from lance_spark import CleanupPolicy, LanceCatalog, LanceTable, register, unregister
 from lance_spark.engine.local import LocalRunner
@@ -18,6 +19,8 @@ from lance_spark.fsck.lake import fsck_catalog
 from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.storage import services
 from lance_spark.storage.commits import commit_on
+from lance_spark.streams.sink import plan_stream
+from lance_spark.streams.source import hold
 
 pytestmark = pytest.mark.when(spark="newest")
 ROWS = pa.table({"id": [1, 2, 3]})
@@ -170,6 +173,33 @@ def test_what_is_no_commit_to_main_is_refused_by_its_name(kept, tmp_path):
     assert list(kept.versions["t"]) == [1]
     assert not (tmp_path / "clone").exists()
     assert KEY not in repr(table.location)
+
+
+@MOVES
+def test_a_stream_reads_them(kept):
+    kept.lake.write_table(ROWS, "t")
+    options = {f"storage.{key}": value for key, value in kept.lake.catalog.root.options}
+    query = Query("t", catalog=kept.lake.catalog.uri, query_id="q", **options)
+    assert sorted(row["id"] for row in query.drain()) == [1, 2, 3]
+    lance.write_dataset(pa.table({"id": [4]}), namespace_client=kept.client, table_id=["t"], mode="append")
+    kept.lake.write_table(pa.table({"id": [5]}), "t", "append")
+    assert sorted(row["id"] for row in query.restart().drain()) == [1, 2, 3, 4, 5]
+    assert not (kept.directory / "t" / "_refs").exists()
+
+
+@MOVES
+def test_a_stream_into_them_is_refused_and_one_out_of_them_keeps_no_tag(kept):
+    kept.lake.write_table(ROWS, "t")
+    options = {"catalog": kept.lake.catalog.uri, "query_id": "q"}
+    options |= {f"storage.{key}": value for key, value in kept.lake.catalog.root.options}
+    for name in ("t", "new"):
+        with pytest.raises(Refused, match=r"(?s)Cannot write a stream to it.*managed_versioning"):
+            plan_stream({**options, "path": name}, ROWS.schema, False)
+    assert list(kept.versions) == ["t"]
+    assert list(kept.versions["t"]) == [1]
+    table = kept.lake.table("t")
+    assert not hold(table.location, "stream-q", (table._pin(),))
+    assert not (kept.directory / "t" / "_refs").exists()
 
 
 @pytest.mark.when(day=0)
