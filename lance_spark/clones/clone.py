@@ -17,7 +17,7 @@ from lance_spark.format.metadata import referred_bases
 from lance_spark.format.versions import Snapshot
 from lance_spark.storage import refs, versions
 from lance_spark.storage.commits import base_path, unchanged
-from lance_spark.storage.credentials import options_afresh, options_now
+from lance_spark.storage.credentials import options_afresh
 from lance_spark.storage.datasets import check_may_commit, check_may_put, find_latest, open_latest
 from lance_spark.storage.failures import translated
 from lance_spark.storage.mem_wal import check_nothing_waits
@@ -111,8 +111,9 @@ def _check_free(target: DatasetLocation) -> None:
 def _copy_shallow(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:
     """A new dataset that shares the source's data files. Both must be in one store; checked by the caller."""
     dataset = open_latest(source)
+    given, _ = options_afresh(target)  # pylance does not renew them
     with translated(target, "making a shallow clone"):
-        dataset.shallow_clone(target.uri, pin.reference, options_now(target))
+        dataset.shallow_clone(target.uri, pin.reference, given)
 
 
 def _copy_deep(source: DatasetLocation, pin: PinnedVersion, target: DatasetLocation) -> None:
