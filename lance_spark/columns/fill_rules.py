@@ -100,8 +100,8 @@ def set_where(values: dict[str, str], where: str | None) -> dict[str, str]:
 
 
 def without_values(plan: Evolution) -> dict[str, str]:
-    """Says about columns that are null everywhere that they were computed from nothing."""
-    return write_computed({step.path[0]: () for step in plan.steps}) if plan.only_adds else {}
+    """Says about columns that have one value everywhere, null or a default, that they were computed from nothing."""
+    return write_computed({step.path[0]: () for step in plan.steps}) if plan.adds_constants else {}
 
 
 # --- Files, progress and result of a backfill

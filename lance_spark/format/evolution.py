@@ -128,6 +128,11 @@ class Evolution:
         return all(isinstance(step, AddColumn) for step in self.steps) and not self.casts
 
     @property
+    def adds_constants(self) -> bool:
+        """Whether it leaves everything existing unchanged, with nulls or defaults in what is new."""
+        return all(isinstance(step, AddColumn) for step in self.steps) and all(each.fill for each in self.casts)
+
+    @property
     def new_fields(self) -> list[pa.Field]:
         """The columns that it adds; fields inside structs, as columns of their own that hold nothing else."""
         return [nested(step.path, new_field(step)) for step in self.steps if isinstance(step, AddColumn)]

@@ -21,11 +21,18 @@ from lance_spark.errors import InvalidOption, NotCommittable, Refused
 from lance_spark.format.contents import REPLACED, Contents, DataFile, Field, Fragment, renumbered_fragment
 from lance_spark.format.operations import Step, Steps, key_fields
 from lance_spark.format.row_ids import Connected, Rewrite, kept_row_ids, matched_row_ids, read_row_ids, write_row_ids
-from lance_spark.format.versions import BRINGING, PERHAPS, Copy, Root, Snapshot, Trace, by_file, counterpart
+from lance_spark.format.versions import BRINGING, PERHAPS, Copy, Root, Snapshot, Trace, by_file, counterpart, delta
 from lance_spark.layout.layout_rules import CLUSTER_BY, PARTITION_BY, declared
 from lance_spark.merge.cell_rules import CellPlan, told
-from lance_spark.merge.change_rules import MergeChange, MergeConflict, Replacement, Sides, Tree, trees
-from lance_spark.merge.conflict_rules import NullChange, ResultField, lost_fields, result_fields
+from lance_spark.merge.change_rules import MergeChange, MergeConflict, Replacement, Sides, Tree, default_in, trees
+from lance_spark.merge.conflict_rules import (
+    NO_VALUES_OURS,
+    NO_VALUES_THEIRS,
+    NullChange,
+    ResultField,
+    lost_fields,
+    result_fields,
+)
 from lance_spark.merge.option_rules import OURS, THEIRS, Prefer
 from lance_spark.merge.report import Summary
 
@@ -217,7 +224,9 @@ def merged(base: Mapping[str, str], ours: Mapping[str, str], theirs: Mapping[str
 
 def merge_settings(sides: Sides, prefer: Prefer, fields: tuple[ResultField, ...]) -> SettingChange:
     """The settings of theirs that ours takes; ``fields`` are those of the result."""
-    base, ours, theirs = sides.base_theirs.contents, sides.ours.contents, sides.theirs.contents
+    ours, theirs = sides.ours.contents, sides.theirs.contents
+    # A clone's branch may have begun with other settings than the version that it follows: the result is theirs.
+    base = ours if sides.is_fast_forward else sides.base_theirs.contents
     if theirs.config == base.config and theirs.table_metadata == base.table_metadata:
         return SettingChange()
     config = merged(base.config, ours.config, theirs.config, prefer)
@@ -228,6 +237,13 @@ def merge_settings(sides: Sides, prefer: Prefer, fields: tuple[ResultField, ...]
     found = {key: value for key, value in config.taken.items() if key not in stay}
     change = SettingChange(found, metadata.taken, tuple(told), tuple(sorted(stay)))
     return SettingChange(found, metadata.taken, (*told, *_misfit(change, ours, fields)), change.left)
+
+
+def setting_changes(now: Contents, wanted: Contents) -> SettingChange:
+    """What gives a version the settings of another one, but for those of Lance itself."""
+    config = merged(now.config, now.config, wanted.config, Prefer()).taken
+    metadata = merged(now.table_metadata, now.table_metadata, wanted.table_metadata, Prefer()).taken
+    return SettingChange({key: value for key, value in config.items() if not key.startswith(_OF_LANCE)}, metadata)
 
 
 def _is_foreign(key: str, ours: Contents) -> bool:
@@ -252,6 +268,58 @@ def _misfit(change: SettingChange, ours: Contents, fields: tuple[ResultField, ..
     for name in layout.columns:
         if name not in known:
             yield f"the layout {layout} {NO_COLUMN}: '{name}'"
+
+
+# --- Defaults of columns that one side added, for rows that the other side added
+
+_ONE_FILE = frozenset({"", "0.1"})
+"""Formats in which a fragment has all of its columns in one file."""
+
+
+class LackingRows(NamedTuple):
+    """Rows of a fragment that one side brings, without columns with a default that the other side added."""
+
+    of_ours: bool
+    fragment: Fragment
+    columns: tuple[str, ...]
+
+
+def lacking_defaults(
+    sides: Sides, change: MergeChange, fields: Iterable[ResultField]
+) -> tuple[tuple[LackingRows, ...], tuple[str, ...]]:
+    """The rows that get defaults, and notes about rows for which no version tells whether they should.
+
+    Where the other side has rows without a value in such a column, a row that was moved has to be left as it is: only
+    rows that were certainly appended get the default.
+    """
+    if sides.is_fast_forward or sides.is_up_to_date or sides.ours.contents.storage_version in _ONE_FILE:
+        return (), ()
+    found, notes = [], []
+    gone = {fragment.id for _, fragment in change.removed}
+    mine = [entry for entry in delta(sides.base_ours, sides.ours).added if entry.id not in gone]
+    added = [entry for entry in fields if len(entry.path) == 1 and default_in(entry.field) is not None]
+    for side, rows, steps, other in (
+        (OURS, mine, sides.our_steps, sides.theirs),
+        (THEIRS, change.added, sides.their_steps, sides.ours),
+    ):
+        wanted = {entry.field.id: entry.name for entry in added if entry.on(side) is None}
+        if not (wanted and rows):
+            continue
+        everywhere = {*wanted}.intersection(*(_stored(each) for each in other.contents.fragments()))
+        for fragment in rows:
+            lacks = {key: name for key, name in wanted.items() if key not in _stored(fragment)}
+            is_new = any(file.path in steps.appended for file in fragment.files)
+            fills = tuple(name for key, name in lacks.items() if is_new or key in everywhere)
+            if fills:
+                found.append(LackingRows(side == OURS, fragment, fills))
+            if len(fills) < len(lacks):
+                note = NO_VALUES_OURS if side == OURS else NO_VALUES_THEIRS
+                notes.append(note.format(steps.branch or MAIN))
+    return tuple(found), tuple(dict.fromkeys(notes))
+
+
+def _stored(fragment: Fragment) -> set[int]:
+    return {key for file in fragment.files for key in file.fields}
 
 
 # --- The places of files
@@ -461,6 +529,10 @@ class ReplayPlan:
     patched: Mapping[tuple[bool, int], Mapping[str, Any]] = field(default_factory=dict)
     """The written files of merged rows, as pylance's JSON: by whether it is a fragment of ours, and its id."""
     conflicts: tuple[MergeConflict, ...] = ()
+    lacking: tuple[LackingRows, ...] = ()
+    """Rows that get defaults of columns that the other side added."""
+    filled: Mapping[tuple[bool, int], Mapping[str, Any]] = field(default_factory=dict)
+    """The written files of such columns, as ``patched`` has those of merged rows."""
     nulls: NullChange = field(default_factory=NullChange)
     settings: SettingChange = field(default_factory=SettingChange)
     """Settings of theirs that ours takes over: in a version before the rows, or alone."""
@@ -469,6 +541,12 @@ class ReplayPlan:
     def ours(self) -> Snapshot:
         """The version before the new one."""
         return self.sides.ours
+
+    @property
+    def lacking_files(self) -> tuple[LackingRows, ...]:
+        """The rows whose defaults are in a file of their own: other ones are in that of merged rows."""
+        patched = {(patch.of_ours, patch.home.id) for patch in self.change.patches}
+        return tuple(each for each in self.lacking if (each.of_ours, each.fragment.id) not in patched)
 
     @property
     def is_up_to_date(self) -> bool:

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date, datetime, timezone
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +24,7 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import Engine, Work
 from lance_spark.errors import CorruptData
 from lance_spark.format.blobs import without_rows
+from lance_spark.format.column_defaults import default_of, value_of
 from lance_spark.format.contents import Fragment
 from lance_spark.format.operations import Steps
 from lance_spark.format.row_ids import read_row_ids
@@ -32,6 +33,7 @@ from lance_spark.format.schema import row_width
 from lance_spark.format.storable import safe_batches
 from lance_spark.format.versions import Delta, Snapshot, by_file, counterpart
 from lance_spark.merge import cell_rules
+from lance_spark.merge.assembly_rules import LackingRows
 from lance_spark.merge.cell_rules import (
     NOWHERE,
     ROW,
@@ -47,7 +49,7 @@ from lance_spark.merge.cell_rules import (
     decide_cells,
     differing,
 )
-from lance_spark.merge.change_rules import ContestedRow, MergeChange, Patch, Rows, Sides
+from lance_spark.merge.change_rules import ContestedRow, Patch, Rows, Sides
 from lance_spark.merge.resolve_rules import Resolve, asked, given_cells
 from lance_spark.merge.row_conflicts import Locations
 from lance_spark.scan.fragment_reads import (
@@ -312,32 +314,36 @@ def read_cells(place: PatchPlace, columns: Sequence[CellColumn], patch: Patch) -
 # --- Writing a patch: one file with its columns, for all rows of its home
 
 
-def write_patch(place: PatchPlace, columns: Sequence[CellColumn], patch: Patch, rule: CellRule) -> dict[str, Any]:
+def write_patch(item: WriteItem) -> dict[str, Any]:
     """Write the file below the root of ours; returns pylance's JSON of it, with field ids of its own.
 
-    Rows that are not contested keep what they have; in new columns they have nulls.
+    Rows that are not contested keep what they have; in new columns they have defaults, or nulls.
     """
+    schema = _schema(item.place, item.columns, item.patch)
+    return _written(item.place, schema, _batches(item, schema), item.patch.home)
+
+
+def _written(place: PatchPlace, schema: pa.Schema, batches: Iterator[pa.RecordBatch], home: Fragment) -> dict[str, Any]:
+    """Write columns for all physical rows of a fragment; returns pylance's JSON of the file."""
     from lance.fragment import write_fragments
 
-    schema = _schema(place, columns, patch)
-    ours = open_pinned(place.here, place.ours)
-    batches = safe_batches(_batches(place, columns, patch, rule, schema), max(1, patch.home.physical_rows))
+    ours, rows = open_pinned(place.here, place.ours), max(1, home.physical_rows)
     with translated(place.here, "writing merged columns"):
         # As if for a new table: the commit gives its fields the ids that the columns have in the merged one.
         written: Sequence[FragmentMetadata] = write_fragments(
-            pa.RecordBatchReader.from_batches(schema, batches),
+            pa.RecordBatchReader.from_batches(schema, safe_batches(batches, rows)),
             ours,
             schema=schema,
             mode="overwrite",
             data_storage_version=str(ours.data_storage_version),
-            max_rows_per_file=max(1, patch.home.physical_rows),
-            max_rows_per_group=max(1, min(1024, patch.home.physical_rows)),
+            max_rows_per_file=rows,
+            max_rows_per_group=min(1024, rows),
             max_bytes_per_file=2**62,
             **for_pylance(place.here),
         )
     found = [entry.to_json() for entry in written]
-    if len(found) != 1 or found[0]["physical_rows"] != patch.home.physical_rows:
-        raise CorruptData(f"The merged columns of fragment {patch.home.id} have other rows than it.")
+    if len(found) != 1 or found[0]["physical_rows"] != home.physical_rows:
+        raise CorruptData(f"The merged columns of fragment {home.id} have other rows than it.")
     file: dict[str, Any] = found[0]["files"][0]
     return file
 
@@ -353,10 +359,9 @@ def _schema(place: PatchPlace, columns: Sequence[CellColumn], patch: Patch) -> p
     return pa.schema(fields)
 
 
-def _batches(
-    place: PatchPlace, columns: Sequence[CellColumn], patch: Patch, rule: CellRule, schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
+def _batches(item: WriteItem, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """All physical rows of the home, in order. Deleted rows repeat a neighbor, as no column may lack a value."""
+    place, columns, rule, patch = item.place, item.columns, item.rule, item.patch
     reader = _CellReader(place, columns, patch)
     decided = tuple(patch.columns)
     location, pin = (place.here, place.ours) if patch.of_ours else (place.there, place.theirs)
@@ -368,7 +373,7 @@ def _batches(
     for batch in read_batches(scan, ScanPartition((patch.home.id,))):
         offsets: Rows = np.asarray(batch.column(ADDRESS).to_numpy(zero_copy_only=False), np.int64) & 0xFFFFFFFF
         values = [
-            pa.nulls(batch.num_rows, field.type) if own[at] is None else batch.column(own[at])
+            _absent(item, field, batch.num_rows) if own[at] is None else batch.column(own[at])
             for at, field in zip(decided, schema, strict=True)
         ]
         low, high = np.searchsorted(patch.rows, [offsets[0], offsets[-1] + 1])
@@ -384,6 +389,12 @@ def _batches(
     if last is not None and reached < patch.home.physical_rows:
         gap = np.full(patch.home.physical_rows - reached, last.num_rows - 1)
         yield last.take(pa.array(gap))
+
+
+def _absent(item: WriteItem, field: pa.Field, rows: int) -> pa.Array:
+    """A column that the home does not have, in rows that are not contested."""
+    default = default_of(field) if field.name in item.filled else None
+    return pa.nulls(rows, field.type) if default is None else pa.repeat(value_of(default, field, item.moment), rows)
 
 
 def _put(old: pa.Array, places: Rows, new: pa.Array) -> pa.Array:
@@ -599,7 +610,7 @@ def decide_part(item: DecideItem) -> Iterator[pa.RecordBatch]:
             known = outcome(at)
             emptied = bool(decided.emptied_ours[at].any() or decided.emptied_theirs[at].any())
             changed = emptied or bool(decided.settled[at].any())
-            known["differs"] |= changed if patch.in_place else cell_rules.differs(values, home.get(at))
+            known["differs"] |= changed if patch.in_place else cell_rules.differs(columns[at], values, home.get(at))
             known["emptied_ours"] += int(decided.emptied_ours[at].sum())
             known["emptied_theirs"] += int(decided.emptied_theirs[at].sum())
             nulls = np.flatnonzero(decided.lacking(columns, at))
@@ -632,20 +643,40 @@ class WriteItem(NamedTuple):
     columns: tuple[CellColumn, ...]
     rule: CellRule
     patch: Patch
+    filled: tuple[str, ...]
+    """Columns with a default that the home lacks."""
+    moment: datetime
+    """Of the merge, for defaults that are the moment of a write."""
 
 
 def write_patches(
-    locations: Locations, sides: Sides, change: MergeChange, cells: CellPlan | None, engine: Engine
+    locations: Locations,
+    sides: Sides,
+    patches: Sequence[Patch],
+    cells: CellPlan | None,
+    lacking: Iterable[LackingRows],
+    engine: Engine,
 ) -> dict[tuple[bool, int], dict[str, Any]]:
     """Write the files of a decided change: pylance's JSON, with the file's own field ids, by side and fragment.
 
     They are below the root of ours, and no version names them before the commit.
     """
-    if not change.patches or cells is None:
+    if not patches or cells is None:
         return {}
-    place = place_of(locations, sides)
-    items = [WriteItem(place, cells.columns, cells.rule, _with_less(patch, cells)) for patch in change.patches]
-    size = sum(patch.home.physical_rows * 64 * len(patch.columns) for patch in change.patches)
+    place, moment = place_of(locations, sides), datetime.now(timezone.utc)
+    filled = {(each.of_ours, each.fragment.id): each.columns for each in lacking}
+    items = [
+        WriteItem(
+            place,
+            cells.columns,
+            cells.rule,
+            _with_less(patch, cells),
+            filled.get((patch.of_ours, patch.home.id), ()),
+            moment,
+        )
+        for patch in patches
+    ]
+    size = sum(patch.home.physical_rows * 64 * len(patch.columns) for patch in patches)
     runner = engine.for_work("merge", Work(rewrites=len(items), rewritten_bytes=size))
     found = runner.collect(_WRITE, runner.flat_map(_WRITE, items, write_one, _FILES)).to_pylist()
     return {(row["of_ours"], row["fragment"]): json.loads(row["file"]) for row in found}
@@ -662,9 +693,47 @@ def _with_less(patch: Patch, cells: CellPlan) -> Patch:
 
 
 def write_one(item: WriteItem) -> Iterator[pa.RecordBatch]:
-    written = write_patch(item.place, item.columns, item.patch, item.rule)
-    row = {"of_ours": item.patch.of_ours, "fragment": item.patch.home.id, "file": json.dumps(written)}
-    yield pa.RecordBatch.from_pylist([row], _FILES)
+    yield _file_row(item.patch.of_ours, item.patch.home, write_patch(item))
+
+
+def _file_row(of_ours: bool, home: Fragment, written: Mapping[str, Any]) -> pa.RecordBatch:
+    row = {"of_ours": of_ours, "fragment": home.id, "file": json.dumps(written)}
+    return pa.RecordBatch.from_pylist([row], _FILES)
+
+
+class DefaultItem(NamedTuple):
+    """Rows that get defaults of the other side's columns; runs on executors."""
+
+    place: PatchPlace
+    rows: LackingRows
+    moment: datetime
+
+
+def write_defaults(
+    locations: Locations, sides: Sides, lacking: Sequence[LackingRows], engine: Engine
+) -> dict[tuple[bool, int], dict[str, Any]]:
+    """Write the defaults that rows get; returns what ``write_patches`` does."""
+    if not lacking:
+        return {}
+    place, moment = place_of(locations, sides), datetime.now(timezone.utc)
+    items = [DefaultItem(place, rows, moment) for rows in lacking]
+    runner = engine.for_work("merge", Work(rewrites=len(items)))
+    found = runner.collect(_WRITE, runner.flat_map(_WRITE, items, write_default, _FILES)).to_pylist()
+    return {(row["of_ours"], row["fragment"]): json.loads(row["file"]) for row in found}
+
+
+def write_default(item: DefaultItem) -> Iterator[pa.RecordBatch]:
+    place, rows = item.place, item.rows
+    other = open_pinned(*((place.there, place.theirs) if rows.of_ours else (place.here, place.ours))).schema
+    schema = pa.schema([other.field(name) for name in rows.columns])
+    values = [value_of(str(default_of(field)), field, item.moment) for field in schema]
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, rows.fragment.physical_rows, _PART):
+            count = min(_PART, rows.fragment.physical_rows - start)
+            yield pa.RecordBatch.from_arrays([pa.repeat(value, count) for value in values], schema=schema)
+
+    yield _file_row(rows.of_ours, rows.fragment, _written(place, schema, batches(), rows.fragment))
 
 
 # --- Rows that a caller decides

@@ -23,7 +23,7 @@ from lance_spark.format.blobs import BLOB_EXTENSION, BLOB_KEY
 from lance_spark.format.contents import Field, Fragment
 from lance_spark.format.row_values import hash_rows
 from lance_spark.format.versions import columns as files_of
-from lance_spark.merge.change_rules import Computed, Patch, Rows, Sides, trees
+from lance_spark.merge.change_rules import Computed, Patch, Rows, Sides, default_in, trees
 from lance_spark.merge.conflict_rules import lacking, paths
 from lance_spark.merge.option_rules import THEIRS, Side
 
@@ -74,6 +74,8 @@ class CellColumn(NamedTuple):
     """What cannot be null in the result: names inside the column, none for the column itself."""
     inner: tuple[Inner, ...] = ()
     """The fields by which its values are compared."""
+    has_default: bool = False
+    """Whether a side added it, with a default for the other rows of the other side's fragments."""
 
     def named(self, in_ours: bool) -> str | None:
         return self.ours if in_ours else self.theirs
@@ -118,7 +120,8 @@ def _column(name: str, versions: Versions) -> CellColumn:
         form = Form.FIELDS if inner else Form.NEVER
     fields = frozenset(entry.id for entry in known[0])
     strict = _strict(versions) if form is Form.VALUES else ()
-    return CellColumn(name, base, ours, theirs, nullable, form, fields, strict, inner)
+    has_default = base is None and any(default_in(tree[0]) is not None for tree in known)
+    return CellColumn(name, base, ours, theirs, nullable, form, fields, strict, inner, has_default)
 
 
 _STRUCT = "struct"
@@ -488,9 +491,11 @@ def _chosen(ours: pa.Array | None, theirs: pa.Array | None, takes: Mask) -> pa.A
     return both.take(pa.array(np.where(takes, at + len(ours), at)))
 
 
-def differs(values: pa.Array, home: pa.Array | None) -> bool:
-    """Whether a home needs other values than it has."""
-    return bool(values.is_valid().true_count) if home is None else bool(_differ(values, home).any())
+def differs(column: CellColumn, values: pa.Array, home: pa.Array | None) -> bool:
+    """Whether a home needs other values than it has. What it lacks is null in it, unless it gets the default."""
+    if home is None:
+        return column.has_default or bool(values.is_valid().true_count)
+    return bool(_differ(values, home).any())
 
 
 class Emptied(NamedTuple):

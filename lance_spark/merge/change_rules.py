@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from lance_spark.core.show import Recorded
 from lance_spark.errors import NotCommittable
+from lance_spark.format.column_defaults import DEFAULT_KEY
 from lance_spark.format.contents import Field, Fragment
 from lance_spark.format.operations import PRIMARY_KEY, Steps
 from lance_spark.format.row_ids import Rewrite
@@ -333,6 +334,11 @@ def cast_columns(base: Sequence[Field], side: Sequence[Field]) -> list[str]:
     before = {tree[0].name: key for key, tree in trees(base).items() if key not in known}
     after = {tree[0].name: key for key, tree in trees(side).items()}
     return [name for name, key in before.items() if after.get(name, key) != key]
+
+
+def default_in(entry: Field) -> str | None:
+    """The SQL of a column's default; None without one."""
+    return next((text.decode() for key, text in entry.metadata if key == DEFAULT_KEY), None)
 
 
 def trees(fields: Sequence[Field]) -> dict[int, Tree]:

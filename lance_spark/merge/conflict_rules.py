@@ -48,6 +48,7 @@ from lance_spark.merge.change_rules import (
     Sides,
     cast_columns,
     decide,
+    default_in,
     merge_columns,
     renumbered,
     trees,
@@ -607,15 +608,21 @@ _ABOUT_ROWS = (
 
 
 def _notes(sides: Sides, schema: MergeChange, ours: Delta) -> Iterator[str]:
-    if ours.added and (schema.columns.add or (schema.columns_of_theirs and sides.theirs.live - sides.base_theirs.live)):
+    takes = schema.columns.add or schema.columns_of_theirs
+    if ours.added and takes and has_no_default(sides.theirs, sides.theirs.live - sides.base_theirs.live):
         yield NO_VALUES_OURS.format(sides.our_steps.branch or MAIN)
 
 
 def rows_without_values(sides: Sides, change: MergeChange) -> tuple[str, ...]:
     """A note if a change without contests brings rows that lack columns of ours."""
-    if not (change.added and sides.ours.live - sides.base_ours.live - sides.theirs.live):
+    if not (change.added and has_no_default(sides.ours, sides.ours.live - sides.base_ours.live - sides.theirs.live)):
         return ()
     return (NO_VALUES_THEIRS.format(sides.their_steps.branch or MAIN),)
+
+
+def has_no_default(side: Snapshot, ids: Collection[int]) -> bool:
+    """Whether one of some columns, or fields inside of them, has no default, so that rows without it have null."""
+    return any(entry.id in ids and default_in(entry) is None for entry in side.contents.fields)
 
 
 # --- The columns of the result, and which rows may not fit them

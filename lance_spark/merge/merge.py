@@ -38,6 +38,7 @@ from lance_spark.merge.assembly_rules import (
     ReplayPlan,
     in_steps,
     is_known,
+    lacking_defaults,
     matched,
     merge_settings,
     number,
@@ -46,7 +47,7 @@ from lance_spark.merge.assembly_rules import (
     renumbered_steps,
     since,
 )
-from lance_spark.merge.cell_files import place_of, resolved, write_patches
+from lance_spark.merge.cell_files import place_of, resolved, write_defaults, write_patches
 from lance_spark.merge.cells import NO_TWINS, Addresses, Matching, SettledCells, settle_cells
 from lance_spark.merge.conflict_rules import (
     TAKEN_BEFORE,
@@ -417,10 +418,14 @@ def _planned(request: Request, sides: change_rules.Sides, matching: Matching) ->
     settles = settled.cells is not None and bool(settled.cells.rows)
     made = matching.given is not None or bool(settled.cells and settled.cells.emptied)
     settings = merge_settings(sides, request.prefer, conflict_rules.result_fields(sides, change))
-    result = ResultRows((request.location, there), sides, change, settings, deletions, followed.ours_old, settles, made)
+    lacking, without = lacking_defaults(sides, change, conflict_rules.result_fields(sides, change))
+    result = ResultRows(
+        (request.location, there), sides, change, settings, deletions, followed.ours_old, settles, made, lacking
+    )
     conflicts += [*map(sides.conflict, settings.conflicts), *result.conflicts()]
     found = result.twins() if sides.settling and not len(matching.twins) else NO_TWINS
-    change = replace(change, notes=(*settings.notes(), *change.notes, *result.notes()))
+    notes = dict.fromkeys((*settings.notes(), *change.notes, *without, *result.notes()))
+    change = replace(change, notes=tuple(notes))
     blobs = bool(change.added or change.replaced) and bool(scanning.blob_columns(there, sides.theirs.pin))
     placed = place(change, sides.ours, sides.theirs, request.reference, sidecars=blobs)
     nulls = NullChange() if conflicts else result.null_change(request.one_version)
@@ -448,6 +453,7 @@ def _planned(request: Request, sides: change_rules.Sides, matching: Matching) ->
         rewrites=row_ids.taken_over(
             (*sides.their_steps.rewrites, *sides.kinship.earlier.rewrites), sides.base_theirs.contents
         ),
+        lacking=lacking,
         nulls=nulls,
         settings=settings,
     )
@@ -723,7 +729,7 @@ def commit_prepared(prepared: PreparedReplay, engine: Engine) -> MergeResult:
     The same if a cleanup deleted the copies, while other tables were prepared for hours.
     """
     request, plan, _ = prepared
-    written = [f"data/{file['path']}" for file in plan.patched.values()]
+    written = [f"data/{file['path']}" for file in (*plan.patched.values(), *plan.filled.values())]
     check_written(open_root(request, plan.ours.root.uri), None, [*(copy.target for copy in plan.copies), *written])
     return _carried(*_committed(prepared, engine), engine)
 
@@ -812,12 +818,13 @@ def _copied(request: Request, plan: ReplayPlan, engine: Engine) -> str | None:
 
 
 def _with_cells(request: Request, plan: ReplayPlan, engine: Engine) -> ReplayPlan:
-    """The plan with the files of its merged rows, which are written now."""
-    if not plan.change.patches:
+    """The plan with the files of its merged rows and of defaults, which are written now."""
+    if not plan.change.patches and not plan.lacking:
         return plan
     check_may_commit(request.location, request.ours.branch)
     places = (request.location, request.their_location)
-    return replace(plan, patched=write_patches(places, plan.sides, plan.change, plan.cells, engine))
+    patched = write_patches(places, plan.sides, plan.change.patches, plan.cells, plan.lacking, engine)
+    return replace(plan, patched=patched, filled=write_defaults(places, plan.sides, plan.lacking_files, engine))
 
 
 def _left(request: Request, plan: ReplayPlan) -> str:

@@ -41,7 +41,7 @@ from lance_spark.format.versions import (
     columns,
     write_computed,
 )
-from lance_spark.merge.assembly_rules import Assembly, InPlacePolicy, ReplayPlan, place
+from lance_spark.merge.assembly_rules import Assembly, InPlacePolicy, ReplayPlan, SettingChange, place, setting_changes
 from lance_spark.merge.cell_files import numbered
 from lance_spark.merge.change_rules import (
     ColumnChanges,
@@ -194,18 +194,31 @@ def commit_settings(location: DatasetLocation, plan: ReplayPlan) -> int:
 
     Before the rows, so that whoever writes rows meanwhile obeys the constraints that come; or alone, as the replay.
     """
-    import lance
-
     newest = open_newest(location, plan.ours.pin, alone=True)
-    kinds = {"config_updates": plan.settings.config, "table_metadata_updates": plan.settings.metadata}
-    updates = {kind: lance.LanceOperation.UpdateMap(updates=dict(values)) for kind, values in kinds.items() if values}
     if plan.change or plan.only_settles:
         properties = {ACTION: plan.trace.action, MESSAGE: f"Settings, for: {plan.message}", PREPARES: "true"}
         properties |= {NULLS_OF: plan.trace.publish} if plan.trace.publish else {}
     else:
         properties = {**plan.trace.properties(plan.message), **_told(plan)}
-    operation = lance.LanceOperation.UpdateConfig(**updates)
-    return commit_on(location, plan.ours.pin, operation, properties, newest=newest).version
+    return commit_on(location, plan.ours.pin, _settings(plan.settings), properties, newest=newest).version
+
+
+def _settings(change: SettingChange) -> lance.LanceOperation.UpdateConfig:
+    import lance
+
+    kinds = {"config_updates": change.config, "table_metadata_updates": change.metadata}
+    updates = {kind: lance.LanceOperation.UpdateMap(updates=dict(values)) for kind, values in kinds.items() if values}
+    return lance.LanceOperation.UpdateConfig(**updates)
+
+
+def equal_settings(
+    target: DatasetLocation, branch: str | None, theirs: Snapshot, properties: Mapping[str, str]
+) -> None:
+    """Give a chain the settings of a version, but for those of Lance itself. Raises Conflict."""
+    head = _newest(target, branch)
+    change = setting_changes(versions.read_contents(target, head), theirs.contents)
+    if change:
+        commit_on(target, head, _settings(change), properties)
 
 
 def commit_record(location: DatasetLocation, plan: ReplayPlan) -> int:
@@ -255,6 +268,7 @@ def _told(plan: ReplayPlan) -> dict[str, str]:
     # A merged row gets cells in a file of its own. Nobody computed these, so that no later merge may leave them empty.
     columns = () if plan.cells is None else plan.cells.columns
     merged = {columns[at].name: () for patch in change.patches for at in patch.decided}
+    merged |= {name: () for each in plan.lacking for name in each.columns}
     computed = write_computed({**merged, **computed_by(sides, is_ours=False).record})
     return {**{key: str(value).lower() for key, value in told.items()}, **rewrites, **computed}
 
@@ -290,7 +304,7 @@ def _operation(
     strange |= plan.sides.spare_ids - live - renumbered.keys()
     fields = {**renumbered, **dict.fromkeys(strange, REPLACED)}
     changes = _changed(location, sides, plan, Assembly.of(plan.sides, plan.change, plan.placed, fields))
-    changes = _with_cells(changes, plan, ours, schema or ours.lance_schema)
+    changes = _with_written(changes, plan, ours, schema or ours.lance_schema)
     changes = changes._replace(added=_in_use(changes.added, live), replaced=_in_use(changes.replaced, live))
     if schema is not None and plan.nulls.fields:
         return lance.LanceOperation.Project(schema)
@@ -313,22 +327,30 @@ def _operation(
     )
 
 
-def _with_cells(changes: _Fragments, plan: ReplayPlan, ours: lance.LanceDataset, schema: LanceSchema) -> _Fragments:
-    """The fragments with the files of merged rows. Their older files lose the columns that are in these."""
+def _with_written(changes: _Fragments, plan: ReplayPlan, ours: lance.LanceDataset, schema: LanceSchema) -> _Fragments:
+    """The fragments with the files of merged rows and of defaults. Older files lose the columns that are in these."""
     ids = {tree[0].name: [entry.id for entry in tree] for tree in trees(copying.flattened(schema)).values()}
     known = () if plan.cells is None else plan.cells.columns
     added, replaced = [*changes.added], [*changes.replaced]
-    for patch in plan.change.patches:
-        wanted = [ids[known[at].name] for at in patch.columns]
+    written = [
+        (each.of_ours, each.home, plan.patched[each.of_ours, each.home.id], [known[at].name for at in each.columns])
+        for each in plan.change.patches
+    ]
+    written += [
+        (each.of_ours, each.fragment, plan.filled[each.of_ours, each.fragment.id], [*each.columns])
+        for each in plan.lacking_files
+    ]
+    for of_ours, home, file, names in written:
+        wanted = [ids[name] for name in names]
         gone = {key for column in wanted for key in column}
-        new = numbered(plan.patched[patch.of_ours, patch.home.id], wanted)
-        if patch.of_ours:
-            before = next((entry for entry in replaced if entry["id"] == patch.home.id), None)
+        new = numbered(file, wanted)
+        if of_ours:
+            before = next((entry for entry in replaced if entry["id"] == home.id), None)
             if before is not None:
                 replaced.remove(before)
-            replaced.append(_with_file(before or fragment_json(ours, patch.home), new, gone))
+            replaced.append(_with_file(before or fragment_json(ours, home), new, gone))
             continue
-        at = [fragment.id for fragment in plan.change.added].index(patch.home.id)
+        at = [fragment.id for fragment in plan.change.added].index(home.id)
         added[at] = _with_file(added[at], new, gone)
     return changes._replace(added=added, replaced=replaced)
 
@@ -553,7 +575,7 @@ def create(
     properties: Mapping[str, str],
     places: bool = True,
 ) -> None:
-    """Create an empty dataset with the columns of a version; with ``places``, it may read the version's files.
+    """Create an empty dataset with columns and settings of a version; with ``places``, it may read the version's files.
 
     Completes an interrupted creation. Raises AlreadyExists, Conflict.
     """
@@ -562,6 +584,7 @@ def create(
     # pylance gives the columns new ids, but files store values by the ids of the columns at the source.
     if versions.read_contents(target, _newest(target, None)).fields != theirs.contents.fields:
         truncate(target, None, source, theirs.pin, properties)
+    equal_settings(target, None, theirs, properties)
 
 
 def _create(

@@ -6,8 +6,10 @@ columns in question are read, and only where files and versions do not tell.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
@@ -23,13 +25,14 @@ from lance_spark.engine.local import Engine, Work
 from lance_spark.errors import InvalidOption, NotCommittable
 from lance_spark.format import row_ids
 from lance_spark.format import versions as format_versions
+from lance_spark.format.column_defaults import default_of, value_of
 from lance_spark.format.contents import Field, Fragment
 from lance_spark.format.operations import Steps, key_columns
 from lance_spark.format.row_ids import Connected, Pairs, Rewrite
 from lance_spark.format.row_values import HASHED, Hashes, equal_rows, hash_rows, hashed
 from lance_spark.format.versions import Snapshot, by_file, columns, counterpart, delta, same_deletion
 from lance_spark.merge import change_rules, conflict_rules
-from lance_spark.merge.assembly_rules import SettingChange
+from lance_spark.merge.assembly_rules import LackingRows, SettingChange
 from lance_spark.merge.change_rules import MergeChange, MergeConflict, Rows, Sides, Tree, trees
 from lance_spark.merge.conflict_rules import (
     BROKEN,
@@ -326,6 +329,8 @@ class ResultRows:
     """Whether rows that both sides changed are settled cell by cell."""
     made: bool = False
     """Whether such cells have values that no side has: null, or what the caller gives."""
+    lacking: tuple[LackingRows, ...] = ()
+    """Rows that get defaults of columns that the other side added."""
 
     def conflicts(self) -> list[MergeConflict]:
         if self.sides.is_up_to_date:
@@ -441,6 +446,8 @@ class ResultRows:
         for side in (OURS, THEIRS):
             done: set[str] = set()
             for entry in conflict_rules.strict_fields(self.fields, side):
+                if entry.on(side) is None and change_rules.default_in(entry.field) and not self._unsure(side, entry):
+                    continue
                 if entry.path[:-1] and ".".join(entry.path[:-1]) in done:
                     continue
                 rows = [*self._without_value(side, entry)]
@@ -473,6 +480,12 @@ class ResultRows:
             count += len(found)
             if count >= _EXAMPLES:
                 return
+
+    def _unsure(self, side: Side, entry: ResultField) -> bool:
+        """Whether some rows that a side brings do not get the default of a column of the other side."""
+        filled = {each.fragment.id for each in self.lacking if entry.name in each.columns}
+        parts = self._ours(()) if side == OURS else self._theirs(())
+        return any(part.fragment.id not in filled for part in parts)
 
     def _parent(self, side: Side, entry: ResultField) -> Field | None:
         """The field around another one, as a side has it."""
@@ -560,8 +573,14 @@ class ResultRows:
         sides = self.sides
         base, now = (sides.base_ours, sides.ours) if side == OURS else (sides.base_theirs, sides.theirs)
         found = delta(base, now)
-        brought = [each.id for each in (*found.added, *(after for _, after in found.changed))]
-        return rows_breaking(self.locations[side == THEIRS], now.pin, check, brought)
+        names = {each.fragment.id: each.columns for each in self.lacking if each.of_ours == (side == OURS)}
+        brought: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+        for each in (*found.added, *(after for _, after in found.changed)):
+            brought[names.get(each.id, ())].append(each.id)
+        moment, fields = datetime.now(timezone.utc), self._with_nulls(side)
+        for filled, fragments in brought.items():
+            given = {name: value_of(str(default_of(fields.field(name))), fields.field(name), moment) for name in filled}
+            yield from rows_breaking(self.locations[side == THEIRS], now.pin, check.given(given), fragments)
 
     def _meet(self, check: Check) -> bool:
         """Whether a row of the result may have columns of a constraint from both sides, or values of neither."""

@@ -29,8 +29,13 @@ _EXTERNAL = "external"
 _NOT_KEPT = frozenset({_OWNER, _PROVIDER, _MANAGED, _EXTERNAL})
 """Properties that Spark sets by itself: the owner, the session's user, for everything that it creates."""
 _OPTION = "option."
-_CAPABILITIES = ("SUPPORT_COLUMN_DEFAULT_VALUE", "SUPPORT_TABLE_CONSTRAINT")
-"""The second since Spark 4.1."""
+_CAPABILITIES = (
+    "SUPPORT_COLUMN_DEFAULT_VALUE",
+    "SUPPORT_TABLE_CONSTRAINT",  # since Spark 4.1
+    # Refused here: Spark's own message would not say what to do instead.
+    "SUPPORTS_CREATE_TABLE_WITH_GENERATED_COLUMNS",
+    "SUPPORTS_CREATE_TABLE_WITH_IDENTITY_COLUMNS",
+)
 
 
 class Creating(Implementation):
@@ -42,7 +47,7 @@ class Creating(Implementation):
     _find: Callable[..., Place]
 
     def capabilities(self) -> Any:
-        """What CREATE TABLE and ALTER TABLE may say. Spark refuses generated and identity columns."""
+        """What CREATE TABLE and ALTER TABLE may say."""
         found = self.bridge.new("java.util.HashSet")
         for each in self.bridge.call(f"{names.CATALOG_CAPABILITY}.values"):
             if str(each.toString()) in _CAPABILITIES:
@@ -51,6 +56,7 @@ class Creating(Implementation):
 
     def create_table(self, ident: Any, given: Any, *others: Any) -> Any:
         """A table without rows. Columns come in three forms; each Spark converts its known ones to the last."""
+        check_columns(given)
         if _is_columns(given):
             return self.default("createTable", ident, given, *others)
         schema, partitions, properties = _parts(given, others)
@@ -78,6 +84,7 @@ class Creating(Implementation):
         return self._stage("stageCreateOrReplace", "create or replace", ident, given, others)
 
     def _stage(self, method: str, way: Way, ident: Any, given: Any, others: tuple[Any, ...]) -> Any:
+        check_columns(given)
         if _is_columns(given):
             return self.default(method, ident, given, *others)
         schema, partitions, properties = _parts(given, others)
@@ -184,6 +191,31 @@ def _is_columns(given: Any) -> bool:
     return bool(given.getClass().isArray())
 
 
+def check_columns(given: Any) -> None:
+    """Raise Refused for a generated or an identity column, of which a schema says nothing."""
+    columns = given if _is_columns(given) else given.columns() if _is_table_info(given) else ()
+    for each in columns:
+        if each.generationExpression() is not None:
+            raise Refused(
+                f"Cannot create column '{each.name()}' GENERATED ALWAYS AS ({each.generationExpression()}): Spark does "
+                "not compute it for the rows that it writes to a table of a catalog. Nothing was created.",
+                hint="Write the column with the rows; ALTER TABLE ... ADD CONSTRAINT ... CHECK (day >= start) compares "
+                "it with others, and PARTITIONED BY (days(ts)) needs no column of its own.",
+            )
+        if each.identityColumnSpec() is not None:
+            raise Refused(
+                f"Cannot create column '{each.name()}' GENERATED AS IDENTITY: two branches would give out the same "
+                "numbers. Nothing was created.",
+                hint="Write uuid() into a column of texts: it is unique across branches. In a table with stable row "
+                "ids, _rowid tells the rows of a branch apart.",
+            )
+
+
+def _is_table_info(given: Any) -> bool:
+    """Whether it is what CREATE TABLE passes since Spark 4.1."""
+    return bool(given.getClass().getSimpleName() == "TableInfo")
+
+
 def _parts(given: Any, others: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     """Schema, partitions and properties; since Spark 4.1 they come as one ``TableInfo``."""
     if others:
@@ -192,8 +224,7 @@ def _parts(given: Any, others: tuple[Any, ...]) -> tuple[Any, Any, Any]:
 
 
 def _constraints(given: Any) -> list[Any]:
-    """The constraints of a ``TableInfo``, which has them since Spark 4.1."""
-    return [*given.constraints()] if given.getClass().getSimpleName() == "TableInfo" else []
+    return [*given.constraints()] if _is_table_info(given) else []
 
 
 def constraint_of(given: Any) -> Constraint:

@@ -308,10 +308,11 @@ class _Fetch:
         pin = self._read_from_now_on(pin_version(self.remote.location, chain.branch, version))
         begin = Trace(BEGIN, pin, chain.identity).properties(f"Begin {name} again")
         replay_commits.truncate(self.local, name, self.remote.location, pin, begin)
+        theirs = self.reader.snapshot(self.remote.location, pin)
+        replay_commits.equal_settings(self.local, name, theirs, begin)
         after = 0 if follows.newest is None else follows.newest.remote
         message = fetch_rules.message_of(chain, after, version, self.remote.name)
         trace = Trace(FETCH, pin, chain.identity).properties(message)
-        theirs = self.reader.snapshot(self.remote.location, pin)
         copy = partial(copy_each, "clone", engine=self.engine) if self.options.deep else None
         span = VersionSpan(chain.branch, after, version)
         brings = bool(after) and brings_between(self.reader, self.remote.location, span)

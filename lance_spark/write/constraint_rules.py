@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -128,6 +129,8 @@ class Check:
     def __init__(self, constraint: Constraint, schema: pa.Schema) -> None:
         """Raises InvalidOption for a condition that is not understood, or that the columns do not allow."""
         self.constraint, self._schema = constraint, schema
+        self.constants: Mapping[str, pa.Scalar] = {}
+        """The values of columns that batches lack, by name; those of others are null."""
         self._found = _ConditionParser(constraint, schema).whole()
         self.columns: tuple[str, ...] = tuple(dict.fromkeys(_names(self._found)))
         if not self.columns:
@@ -136,8 +139,16 @@ class Check:
         nulls = [pa.nulls(1, schema.field(each).type) for each in self.columns]
         self.broken(pa.RecordBatch.from_arrays(nulls, [*self.columns]))
 
+    def given(self, constants: Mapping[str, pa.Scalar]) -> Check:
+        """The same for rows that lack columns, and have these values in them."""
+        found = copy(self)
+        found.constants = constants
+        return found
+
     def broken(self, batch: pa.RecordBatch) -> pa.Array:
         """The places of rows for which the condition is false. Columns that the batch lacks are null."""
+        for name in sorted(self.constants.keys() & {*self.columns} - {*batch.schema.names}):
+            batch = batch.append_column(name, pa.repeat(self.constants[name], batch.num_rows))
         values = _value(self._found, _Rows(self.constraint, self._schema, batch))
         return pa.array(np.flatnonzero(pc.invert(values).fill_null(False).to_numpy(zero_copy_only=False)), pa.int64())
 

@@ -69,7 +69,9 @@ def shown_rows(check: Check, batch: pa.RecordBatch, broken: pa.Array) -> Iterato
     """Some rows, by the columns that a constraint names."""
     names = [name for name in check.columns if name in batch.schema.names]
     for row in batch.select(names or batch.schema.names[:1]).take(broken[:EXAMPLES]).to_pylist():
-        yield ", ".join(f"{name} = {_short(row.get(name))}" for name in names or check.columns)
+        row |= {name: value.as_py() for name, value in check.constants.items() if name not in names}
+        shown = [name for name in check.columns if name in row] if names else check.columns
+        yield ", ".join(f"{name} = {_short(row.get(name))}" for name in shown)
 
 
 def _short(value: object) -> str:

@@ -45,11 +45,11 @@ STATEMENTS = [
     Statement("CREATE TABLE lake.ns1.made (id INT DEFAULT 5 + 1)", "Column 'id' of type int32 cannot have the default"),
     Statement(
         "CREATE TABLE lake.ns1.made (id INT, d INT GENERATED ALWAYS AS (id + 1))",
-        "Table `lake`.`ns1`.`made` does not support generated columns",
+        "Cannot create column 'd' GENERATED ALWAYS AS (id + 1): Spark does not compute it",
     ),
     Statement(
         "CREATE TABLE lake.ns1.made (id BIGINT GENERATED ALWAYS AS IDENTITY)",
-        "Table `lake`.`ns1`.`made` does not support identity column",
+        "Cannot create column 'id' GENERATED AS IDENTITY: two branches would give out the same numbers",
     ),
     Statement("CREATE TABLE lake.ns1.made (id INT) PARTITIONED BY (id)"),
     Statement("CREATE TABLE lake.ns1.made (id INT) CLUSTER BY (id)"),
