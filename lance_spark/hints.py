@@ -329,9 +329,10 @@ def rename_column(name: str) -> Hint:
 
 
 def widen_column(name: str, type_name: str) -> Hint:
-    """Give a column a wider type; ``type_name`` is Arrow's."""
+    """Give a column a wider type; ``type_name`` is that of Spark's SQL."""
     python = f"t.alter_columns({{{name!r}: {type_name!r}}})"
-    return Hint(python, f"ALTER TABLE {CATALOG}.{TABLE} ALTER COLUMN `{name}` TYPE ...", f"{python} in Python")
+    sql = f"ALTER TABLE {CATALOG}.{TABLE} ALTER COLUMN `{name}` TYPE {type_name}"
+    return Hint(python, sql, f"{python} in Python")
 
 
 def write_new_branch(name: str) -> Hint:

@@ -142,6 +142,13 @@ _BY_NAME = {name: kind for names, kind in _NAMES.items() for name in names}
 _DECIMAL = re.compile(r"(?:decimal|dec|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 
 
+def number_name(kind: pa.DataType) -> str:
+    """The name of a number's type in Spark's SQL; Arrow's for another type."""
+    if pt.is_decimal(kind):
+        return f"decimal({kind.precision}, {kind.scale})"
+    return next((names[0] for names, known in _NAMES.items() if known == kind), str(kind))
+
+
 def number_type(text: str) -> pa.DataType:
     """The type of that name in Spark's SQL: only numbers can be widened. Raises InvalidOption."""
     plain = text.strip().lower()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,7 +27,9 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _COMMENTS = re.compile(r"/\*|\*/")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a"}
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([01][0-7]{2})|(.))", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+"""The last two stay as they are, for LIKE."""
 _VERBS = ("UPDATE", "DELETE", "MERGE")
 _ANY_VERB = re.compile(rf"\b({'|'.join(_VERBS)})\b", re.IGNORECASE)
 _FORMAT = re.compile(r"\bTABLE\b.*\bUSING\b", re.IGNORECASE | re.DOTALL)
@@ -285,8 +288,16 @@ def _unquoted(kind: str, said: str) -> str:
         return said[2:-1]
     if kind == "text":
         inner = said[1:-1].replace(said[0] * 2, said[0])
-        return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), inner, flags=re.DOTALL)
+        return _ESCAPE.sub(_escaped, inner)
     return said
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """What Spark reads for an escape."""
+    code = int(found[1] or found[2] or "0", 16) or int(found[3] or "0", 8)
+    if found[4] is None and code <= sys.maxunicode:
+        return chr(code)
+    return _ESCAPES.get(found[4], found[4]) if found[4] else found[0][1:]
 
 
 # --- Maintenance statements in Delta's and Iceberg's syntax

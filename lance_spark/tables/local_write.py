@@ -7,9 +7,12 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from lance_spark import hints
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.options import FRAME_HINT, to_bool
 from lance_spark.errors import InvalidOption, LanceSparkError, NotFound, SchemaMismatch
+from lance_spark.format.evolution import why_not_widen
+from lance_spark.format.schema import number_name
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.resolving import check_branch
 from lance_spark.tables.write import begin, finish, give_up, plan_write
@@ -162,5 +165,10 @@ def _cast(rows: Iterable[pa.RecordBatch], wanted: pa.Schema) -> Iterable[pa.Reco
             try:
                 columns.append(column.cast(field.type))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
-                raise SchemaMismatch(f"Column '{field.name}' does not fit {field.type}: {problem}") from None
+                how = None
+                if why_not_widen(field.type, column.type) is None:
+                    widen = hints.widen_column(field.name, number_name(column.type))
+                    how = hints.of("Give the column a wider type first: ", widen, ".")
+                said = f"Column '{field.name}' does not fit {field.type}: {problem}"
+                raise SchemaMismatch(said, hint=how) from None
         yield pa.RecordBatch.from_arrays(columns, schema=wanted)

@@ -23,6 +23,7 @@ from lance_spark.core.table_properties import auto_compact
 from lance_spark.engine.local import LocalRunner, Work
 from lance_spark.format.contents import Contents
 from lance_spark.format.evolution import Evolution
+from lance_spark.format.schema import number_name
 from lance_spark.format.storable import check_new_types, check_types
 from lance_spark.layout.declaring import declare, look, read_layout, warn_of_misfit
 from lance_spark.layout.fact_rules import keys_in
@@ -430,5 +431,7 @@ def _check_little(contents: Contents, plan: Evolution) -> None:
         raise errors.Refused(
             f"Column '{cast.source}' would have to be rewritten as {cast.type} in {contents.fragment_count} "
             f"fragments, which is too much for {OPERATION!r} inside an append.",
-            hint=hints.of("Do it on the executors first: ", hints.widen_column(cast.source, str(cast.type)), "."),
+            hint=hints.of(
+                "Do it on the executors first: ", hints.widen_column(cast.source, number_name(cast.type)), "."
+            ),
         )

@@ -188,3 +188,21 @@ def test_what_cannot_be_read_is_refused_with_the_form(text, where):
 )
 def test_the_view_that_a_statement_would_make(text, named):
     assert rules.view_to_create(text) == named
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        (r"'it\'s'", "it's"),
+        (r"'a\\b'", "a\\b"),
+        (r"'\n\t\Z'", "\n\t\x1a"),
+        (r"'\u0041\U0001F600'", "A\U0001f600"),
+        (r"'\101\0'", "A\0"),
+        (r"'\%\_'", r"\%\_"),
+        (r"'\8\q'", "8q"),
+        (r"r'\u0041'", r"\u0041"),
+    ],
+)
+def test_escapes_in_texts_mean_what_they_mean_to_spark(said, value):
+    (token,) = rules.tokens(said)
+    assert (token.kind, token.value) == ("text", value)

@@ -5,8 +5,9 @@ import pyarrow as pa
 import pytest
 from support.local_datasets import contents, finish, make_dataset, prepare, write, written_since
 
+from lance_spark import LanceTable
 from lance_spark.engine.local import Work
-from lance_spark.errors import Conflict, Refused
+from lance_spark.errors import Conflict, Refused, SchemaMismatch
 
 
 def some(first, **more):
@@ -85,3 +86,18 @@ def test_a_type_of_which_much_is_stored_is_widened_elsewhere(made, monkeypatch):
     assert written_since(before, made) == set()
     write(made, some(100, word="a"), merge_schema="true")
     assert len(now(made)) == 15
+
+
+def test_arrow_rows_that_do_not_fit_name_the_way_to_a_wider_type(tmp_path):
+    uri = str(tmp_path / "t")
+    lance.write_dataset(pa.table({"n": pa.array([1], pa.int32())}), uri)
+    table, wide = LanceTable.for_path(uri), pa.table({"n": pa.array([2**40], pa.int64())})
+    with pytest.raises(SchemaMismatch, match="'n' does not fit int32") as refused:
+        table.write(wide, mode="append", merge_schema=True)
+    typed = refused.value.hint.split(": ", 1)[1].removesuffix(".")
+    eval(typed, {"t": table})
+    table.write(wide, mode="append")
+    assert lance.dataset(uri).to_table()["n"].to_pylist() == [1, 2**40]
+    with pytest.raises(SchemaMismatch, match="'n' does not fit int64") as refused:
+        table.write(pa.table({"n": [0.5]}), mode="append")
+    assert not refused.value.hint
