@@ -399,7 +399,7 @@ def _check_names(request: Request, sides: change_rules.Sides) -> None:
 
 def _planned(request: Request, sides: change_rules.Sides, matching: Matching) -> tuple[ReplayPlan, Addresses]:
     """The plan, and the addresses of rows that both sides added under one key, of which one may stay."""
-    there = request.their_location
+    there, places = request.their_location, (request.location, request.their_location)
     sides, followed, settled = _settled(request, sides, matching)
     change = settled.change
     conflicts = [*change.conflicts, *followed.conflicts, *settled.conflicts]
@@ -407,25 +407,22 @@ def _planned(request: Request, sides: change_rules.Sides, matching: Matching) ->
     back = {**change.followed.back}
     for replacement in change.replaced:
         if replacement.both_deleted and replacement.ours.id not in deletions:
-            other = other_rows((request.location, there), sides, replacement)
+            other = other_rows(places, sides, replacement)
             conflicts += other.conflicts
             if other.dead is None:
                 deletions[replacement.ours.id] = other.deletions
             else:
                 back[replacement.ours.id] = other.dead
     change = change_rules.with_rows_back(change, back)
-    conflicts += blank_rows((request.location, there), sides, change.replaced)
+    conflicts += blank_rows(places, sides, change.replaced)
     settles = settled.cells is not None and bool(settled.cells.rows)
     made = matching.given is not None or bool(settled.cells and settled.cells.emptied)
     settings = merge_settings(sides, request.prefer, conflict_rules.result_fields(sides, change))
     lacking, without = lacking_defaults(sides, change, conflict_rules.result_fields(sides, change))
-    result = ResultRows(
-        (request.location, there), sides, change, settings, deletions, followed.ours_old, settles, made, lacking
-    )
+    result = ResultRows(places, sides, change, settings, deletions, followed.ours_old, settles, made, lacking)
     conflicts += [*map(sides.conflict, settings.conflicts), *result.conflicts()]
     found = result.twins() if sides.settling and not len(matching.twins) else NO_TWINS
-    notes = dict.fromkeys((*settings.notes(), *change.notes, *without, *result.notes()))
-    change = replace(change, notes=tuple(notes))
+    change = replace(change, notes=tuple(dict.fromkeys((*settings.notes(), *change.notes, *without, *result.notes()))))
     blobs = bool(change.added or change.replaced) and bool(scanning.blob_columns(there, sides.theirs.pin))
     placed = place(change, sides.ours, sides.theirs, request.reference, sidecars=blobs)
     nulls = NullChange() if conflicts else result.null_change(request.one_version)

@@ -197,8 +197,8 @@ def check_columns(given: Any) -> None:
     for each in columns:
         if each.generationExpression() is not None:
             raise Refused(
-                f"Cannot create column '{each.name()}' GENERATED ALWAYS AS ({each.generationExpression()}): Spark does "
-                "not compute it for the rows that it writes to a table of a catalog. Nothing was created.",
+                f"Cannot create column '{each.name()}' GENERATED ALWAYS AS ({each.generationExpression()}): Spark "
+                "before 4.3 and writes without Spark would not compute it. Nothing was created.",
                 hint="Write the column with the rows; ALTER TABLE ... ADD CONSTRAINT ... CHECK (day >= start) compares "
                 "it with others, and PARTITIONED BY (days(ts)) needs no column of its own.",
             )
