@@ -102,10 +102,11 @@ def test_a_value_that_both_sides_have_is_never_left_out():
 
 def test_a_home_needs_a_file_only_for_values_that_it_does_not_have():
     values = pa.array([1, None])
-    assert not rules.differs(values, pa.array([1, None]))
-    assert rules.differs(values, pa.array([1, 2]))
-    assert rules.differs(values, None)
-    assert not rules.differs(pa.nulls(2, pa.int64()), None)
+    assert not rules.differs(X, values, pa.array([1, None]))
+    assert rules.differs(X, values, pa.array([1, 2]))
+    assert rules.differs(C, values, None)
+    assert not rules.differs(C, pa.nulls(2, pa.int64()), None)
+    assert rules.differs(C._replace(has_default=True), pa.nulls(2, pa.int64()), None)
 
 
 # --- Which rows are the same
