@@ -23,14 +23,13 @@ from pyspark import errors
 from pyspark.errors import PySparkException
 
 from lance_spark.connect import messages
-from lance_spark.connect.server_source import NAME, ServerSource, learned
+from lance_spark.connect.server_function import learned
 from lance_spark.engine.errors_spark import as_spark, recovered
 from lance_spark.engine.lengths_spark import parsed_json
 from lance_spark.errors import LanceSparkError, Refused
 from lance_spark.jvm.server.compiling import digest
 from lance_spark.jvm.switches import SWITCH, switched_off
 from lance_spark.session.capabilities import Capabilities, plain_way
-from lance_spark.session.sources import register_class
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -152,10 +151,7 @@ def _connected(spark: SparkSession) -> Connection:
     if off is not None:
         raise Refused(off)
     try:
-        known = _known(spark)
-        if known is None:
-            register_class(spark, ServerSource)
-            known = learned(spark.read.format(NAME).load().schema)
+        known = _known(spark) or learned(spark)
     except (PySparkException, OSError) as problem:
         raise Refused(f"the server's Python cannot load lance_spark: {_first_line(problem)}") from problem
     said, jar = known

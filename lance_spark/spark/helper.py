@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from lance_spark.connect import messages
 from lance_spark.connect.messages import Failure
-from lance_spark.connect.server_source import told
+from lance_spark.connect.server_function import told
 from lance_spark.core.catalog_options import OWN_NAME
 from lance_spark.datasource import datasource
 from lance_spark.errors import LanceSparkError, Refused

@@ -208,7 +208,7 @@ def test_a_second_client_starts_no_python_of_the_server(lake, address, root, mon
             return other.conf.get(messages.READY, "")
 
     eventually(knows_what_the_first_one_learned)
-    monkeypatch.setattr("lance_spark.connect.client.register_class", lambda *_: pytest.fail("took seconds"))
+    monkeypatch.setattr("lance_spark.connect.client.learned", lambda *_: pytest.fail("took seconds"))
     with client(address) as second:
         register(second, catalog="lake", root=root)
         assert values(second.sql("UPDATE lake.ns.t SET k = 1 WHERE id = 3")) == [(1, 1, 0, 0)]
