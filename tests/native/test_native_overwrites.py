@@ -36,7 +36,7 @@ def t(lake):
 
 @pytest.fixture
 def statements(monkeypatch):
-    """What writes are told; they go no further."""
+    """What writes are told; they go no further. On Spark Connect another process tells them."""
     found = []
 
     def told(*arguments):
@@ -161,6 +161,7 @@ def test_a_dataframe_that_is_older_than_the_statement(spark, t, statements):
     assert (statement.read_of(t, None), statement.base) == (2, 3)
 
 
+@pytest.mark.on_connect
 @pytest.mark.parametrize(
     ("statement", "event", "words"),
     [
@@ -196,6 +197,7 @@ def test_another_commit_while_the_statement_runs(spark, t, statement, event, wor
     assert lance.dataset(t).schema.names == (["id"] if event == "drop" else ["id", "k"])
 
 
+@pytest.mark.on_connect
 def test_a_dynamic_overwrite_replaces_a_table_without_partitions(spark, t):
     spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
     try:

@@ -65,6 +65,7 @@ def connected_session(spark: SparkSession) -> Iterator[Any]:
         process.setenv("SPARK_CONNECT_MODE_ENABLED", "1")  # pyspark.sql.functions make columns of the client
         process.setattr(RemoteSession, "_default_session", session)
         process.setattr(RemoteSession._active_session, "session", session, raising=False)
+        session.conf.set("spark.sql.timeType.enabled", "true")  # without it Spark Connect returns no TIME
         yield session
         unregister(session)
 

@@ -38,7 +38,7 @@ def takes_clients(metafunc: pytest.Metafunc) -> bool:
     unasked = bool(marks) or "both_ways" in metafunc.fixturenames
     asked = next((bool(mark.args[0]) for mark in marks if mark.args), unasked)
     by_day = any(mark.kwargs.get("day") for mark in marks)
-    return asked and SPARK == "newest" and (NIGHT or by_day)
+    return asked and (NIGHT or (by_day and SPARK == "newest"))
 
 
 def take_share(items: list[pytest.Item], share: str) -> None:

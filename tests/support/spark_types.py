@@ -195,13 +195,17 @@ class Columns:
 @contextmanager
 def every_type(spark: SparkSession, directory: Path) -> Iterator[Columns]:
     """A column of every type, in a session that has all of them."""
+    before = {name: spark.conf.get(name, None) for name in SETTINGS}
     for name, value in SETTINGS.items():
         spark.conf.set(name, value)
     made = Columns.of(spark, known_kinds(spark), directory)
     yield made
     made.drop()
-    for name in SETTINGS:
-        spark.conf.unset(name)
+    for name, kept in before.items():
+        if kept is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, kept)
 
 
 # --- The verbs. Each makes a table at a place, and returns the number of the value that each id has in the end
