@@ -192,12 +192,26 @@ def _namespace_of_service(catalog: Catalog, change: RemoveNamespace, force: bool
 
 
 def _drop_from_service(plan: DropPlan) -> tuple[Removed, ...]:
+    _check_told(plan)
     for removed in plan.tables:
         services.drop(plan.catalog, removed.identifier, f"drop table '{removed.identifier}'")
     if plan.table is None:
         for namespace in sorted((*plan.namespaces, plan.identifier), key=lambda each: -len(each.parts)):
             services.drop_namespace(plan.catalog, namespace, plan.change.doing)
     return plan.tables
+
+
+def _check_told(plan: DropPlan) -> None:
+    """Raise Conflict if a service has other tables than those that were looked at: people may have been asked since."""
+    doing, hint = plan.change.doing, "Nothing was dropped. Run it again."
+    if plan.table is None:
+        news = {*list_tables(plan.catalog, plan.identifier, recursive=True)} - {each.identifier for each in plan.told}
+        if news:
+            raise refusal(errors.Conflict, doing, f"table '{min(news)}' was created in it meanwhile", hint=hint)
+    for known in plan.told:
+        if find_table(plan.catalog, known.identifier, doing).path != known.path:
+            why = f"table '{known.identifier}' was replaced or moved meanwhile"
+            raise refusal(errors.Conflict, doing, why, hint=hint)
 
 
 def drop_table(catalog: Catalog, name: Name, force: bool = False) -> Removed:

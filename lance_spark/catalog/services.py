@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lance_spark import errors
@@ -175,9 +175,27 @@ def declare(
             find(catalog, table, doing)
             raise refusal(errors.AlreadyExists, doing, "another process has just created it") from None
         raise
+    return _kept(catalog, table, properties, _declared(catalog, table, answer, doing))
+
+
+def _declared(catalog: Catalog, table: Identifier, answer: Any, doing: str) -> ServiceTable:
+    """A table whose name was just taken.
+
+    A service may say only in a description where it is, which credentials open it, and that it keeps its versions.
+    """
     if not answer.location:
-        return _kept(catalog, table, properties, find(catalog, table, doing))
-    return _kept(catalog, table, properties, _table(catalog, table, answer, doing))
+        return find(catalog, table, doing)
+    told = _table(catalog, table, answer, doing)
+    if told.managed or answer.storage_options:
+        return told
+    try:
+        described = find(catalog, table, doing)
+    except errors.LanceSparkError:  # one that describes no table without data
+        return told
+    if described.location.uri != told.location.uri:
+        why = f"the catalog took the name for {told.location.uri}, and says now that it is {described.location.uri}"
+        raise refusal(errors.Conflict, doing, why, hint="Another process has just replaced it. Run it again.")
+    return replace(told, location=described.location, managed=described.managed)
 
 
 def _kept(catalog: Catalog, table: Identifier, properties: Mapping[str, str], told: ServiceTable) -> ServiceTable:

@@ -258,7 +258,7 @@ def _withdraw_from_service(catalog: Catalog, declaration: Declaration) -> bool:
     """A service that cannot drop a table may still forget its name; then the remains of the write stay."""
     doing = f"withdraw table '{declaration.identifier}'"
     try:
-        if services.find(catalog, declaration.identifier, doing).location != declaration.location:
+        if services.find(catalog, declaration.identifier, doing).location.uri != declaration.location.uri:
             return False
         try:
             services.drop(catalog, declaration.identifier, doing)

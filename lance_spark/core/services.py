@@ -207,6 +207,11 @@ EXPIRES = "expires_at_millis"
 """Storage option with the moment, in milliseconds since 1970, after which the others are refused."""
 
 
+def _spelled(key: str) -> str:
+    """The other storage options are read in upper case as well, by pylance and here."""
+    return EXPIRES if key.lower() == EXPIRES else key
+
+
 @dataclass(frozen=True)
 class Vended:
     """Storage options that a provider handed out."""
@@ -223,7 +228,7 @@ class Vended:
 
         ``early`` is by how many seconds stores have refused others before their time. pylance is told, too.
         """
-        given = {str(key): str(value) for key, value in options.items() if value is not None}
+        given = {_spelled(str(key)): str(value) for key, value in options.items() if value is not None}
         text = given.get(EXPIRES)
         if text is None:
             return Vended(tuple(sorted(given.items())), fetched)

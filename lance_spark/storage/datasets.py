@@ -45,12 +45,23 @@ def open_latest(location: DatasetLocation, branch: str | None = None) -> lance.L
             dataset = again_if_refused(location, lambda: dataset_at(location, location.branch_uri(branch)))
     except NotFound as missing:
         if branch is None:
+            _check_none_kept(location)
             raise
         raise NotFound(
             f"Branch '{branch}' of {location.uri} has no versions.",
             hint="Unless it was just deleted, its files below tree/ are lost; delete the branch and create it again.",
         ) from missing
     return _sound(location, dataset)
+
+
+def _check_none_kept(location: DatasetLocation) -> None:
+    """Raise CorruptData if a catalog has versions of a dataset that is not there: a write must not begin a new one."""
+    versions = versions_of_catalog(location) if keeps_versions(location) else []
+    if versions:
+        raise CorruptData(
+            f"The catalog names version {versions[0]} of {location.uri}, whose manifest is not there.",
+            hint="Nothing was written. Restore the file in the store, or have the version removed from the catalog.",
+        )
 
 
 def base_of_commit(location: DatasetLocation, branch: str | None) -> str | lance.LanceDataset:

@@ -1,12 +1,14 @@
 """Accidents of catalog services: odd names, answers that lie, requests done twice, tables replaced meanwhile."""
 
+import json
 import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import lance
+import lance_namespace
 import pyarrow as pa
 import pytest
 from support.rest_catalogs import KEY, Server, said
@@ -14,6 +16,7 @@ from support.small_catalog import small_catalog
 
 from lance_spark import LanceCatalog
 from lance_spark.catalog.lookup import locate_table
+from lance_spark.catalog.removing import drop, plan_drop, plan_namespace_drop
 from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import (
     AlreadyExists,
@@ -30,7 +33,7 @@ from lance_spark.errors import (
 )
 from lance_spark.storage import credentials, services
 from lance_spark.storage.credentials import options_now
-from lance_spark.tables.write import begin, finish, plan_write
+from lance_spark.tables.write import begin, finish, give_up, plan_write
 from lance_spark.write.data_files import write_rows
 
 pytestmark = pytest.mark.when(spark="newest")
@@ -305,13 +308,127 @@ def test_what_was_done_without_an_answer_is_not_done_again(small, action, done):
     assert lance.dataset(place).count_rows() == 3
 
 
+# --- What only a description says
+
+
+def only_described(name):
+    """A service whose answer to declare lacks what its description has."""
+
+    def accident(_catalog, asked, _name, plain):
+        status, headers, body = plain()
+        if not asked.endswith(" declare"):
+            return status, headers, body
+        told = json.loads(body)
+        told.pop(name, None)
+        return said(told, status)
+
+    return accident
+
+
+def test_keys_that_only_a_description_has_open_a_new_table(small):
+    small.seconds = 60.0
+    small.accident = only_described("storage_options")
+    assert keys_of(small.lake.declare_table("t").location).startswith("very-secret-t")
+    job = begun(small)
+    written = write_rows(job, ROWS.to_batches())
+    assert finish(job, written) == 1
+    assert small.lake.table("t").count_rows() == 3
+
+
+def test_a_name_is_released_although_the_description_has_other_options(small):
+    small.lake.create_namespace("a")
+    for seconds in (None, 60.0):
+        small.seconds = seconds
+        plan = begin(plan_write({**where(small), "path": "a.t"}, ROWS.schema, False))
+        assert list(small.tables) == ["a$t"]
+        small.seconds = 60.0 if seconds is None else None
+        give_up(plan, [])
+        assert small.tables == {}
+
+
+def test_a_new_table_that_was_replaced_at_once_is_not_written(small):
+    def accident(_catalog, asked, name, plain):
+        answer = plain()
+        if asked.endswith(" declare"):
+            small.tables[name] = {"location": small.place(name), "properties": {}}
+        return answer
+
+    small.accident = accident
+    with pytest.raises(Conflict, match="replaced"):
+        small.lake.write_table(ROWS, "t")
+    assert not list(small.directory.rglob("*.manifest"))
+
+
+@pytest.mark.parametrize("spelled", ["expires_at_millis", "EXPIRES_AT_MILLIS"])
+def test_an_end_in_seconds_does_not_ask_for_each_request(vending, spelled):
+    """It looks like the year 1970: such keys are used, and asked for again at most once a second."""
+    vending.seconds = None
+    asked = []
+
+    def accident(_catalog, _asked, name, plain):
+        told = json.loads(plain()[2])
+        asked.append(name)
+        keys = {"aws_secret_access_key": f"very-secret-{name}", spelled: int(time.time()) + 60}
+        return said({**told, "storage_options": keys})
+
+    vending.accident = accident
+    place, end = located(vending), time.monotonic() + 1.5
+    while time.monotonic() < end:
+        assert keys_of(place) == "very-secret-t"
+    assert 2 <= len(asked) <= 4
+
+
+SPELLED = ["a b", "a%20b", "a%2Fb", "ü", "a#b", "a&b=c", "file: a b", "file: a%25b"]
+
+
+@pytest.mark.when(day={"spelled": ["a%20b", "file: a b"]})
+@pytest.mark.parametrize("spelled", SPELLED)
+def test_one_place_is_the_same_for_the_client_of_pylance(small, tmp_path, spelled):
+    name = spelled.removeprefix("file: ")
+    place = str(tmp_path / unquote(name) if name != spelled else tmp_path / name)
+    uri = f"file://{quote(place)}" if name != spelled else place
+    lance.write_dataset(ROWS, place)
+    small.tables["t"] = {"location": uri, "properties": {}}
+    small.lake.write_table(ROWS, "t", "append")
+    client = lance_namespace.connect("rest", small.properties)
+    assert lance.dataset(place).count_rows() == small.lake.table("t").count_rows() == 6
+    try:
+        theirs = lance.dataset(namespace_client=client, table_id=["t"]).count_rows()
+    except ValueError:  # it finds nothing there, rather than another dataset
+        return
+    assert theirs == 6
+
+
 # --- Tables that are replaced meanwhile
 
 
+def test_a_drop_takes_only_what_was_looked_at(small):
+    """Between the plan and its execution, people are asked."""
+    small.lake.create_namespace("a")
+    for name in ("a.t", "a.u"):
+        small.lake.write_table(ROWS, name)
+    table, namespace = plan_drop(small.lake.catalog, "a.t"), plan_namespace_drop(small.lake.catalog, "a", cascade=True)
+    old = small.tables["a$t"]
+    small.tables["a$t"] = {"location": small.place("a.t"), "properties": {}}
+    for plan in (table, namespace):
+        with pytest.raises(Conflict, match=r"'a\.t' was replaced"):
+            drop(plan)
+    small.tables["a$t"] = old
+    small.lake.write_table(ROWS, "a.v")
+    with pytest.raises(Conflict, match=r"'a\.v' was created"):
+        drop(namespace)
+    assert sorted(small.tables) == ["a$t", "a$u", "a$v"]
+    drop(table)
+    assert sorted(small.tables) == ["a$u", "a$v"]
+
+
+def where(small):
+    options = {f"storage.{key}": value for key, value in small.lake.catalog.root.options}
+    return {"catalog": small.lake.catalog.uri, "path": "t", **options}
+
+
 def begun(small, mode="append"):
-    options = {"catalog": small.lake.catalog.uri, "path": "t"}
-    options |= {f"storage.{key}": value for key, value in small.lake.catalog.root.options}
-    return begin(plan_write(options, ROWS.schema, mode == "overwrite"))
+    return begin(plan_write(where(small), ROWS.schema, mode == "overwrite"))
 
 
 def replaced(small, same_place):

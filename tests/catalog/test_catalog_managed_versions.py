@@ -2,6 +2,7 @@
 
 import threading
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import lance
 import lance_namespace
@@ -14,7 +15,7 @@ from support.stream_sources import Query
 
 from lance_spark import CleanupPolicy, LanceCatalog, LanceTable, register, unregister
 from lance_spark.engine.local import LocalRunner
-from lance_spark.errors import Conflict, NotFound, Refused, StorageFailure
+from lance_spark.errors import Conflict, CorruptData, NotFound, Refused, StorageFailure
 from lance_spark.fsck.lake import fsck_catalog
 from lance_spark.fsck.option_rules import FsckOptions
 from lance_spark.storage import services
@@ -147,6 +148,31 @@ def test_an_answer_that_is_lost_makes_no_row_twice_and_loses_none(kept):
     assert files < set((kept.directory / "t" / "data").iterdir())  # it may have been committed: they stay
     kept.lake.write_table(pa.table({"id": [5]}), "t", "append")
     assert ids(kept) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("moves", [False])
+def test_a_catalog_that_says_only_in_descriptions_that_it_keeps_versions(kept, monkeypatch):
+    """A commit past it would be a version that nobody else sees."""
+    monkeypatch.setattr(kept, "_declared", lambda about: {"location": about["location"]})
+    kept.lake.write_table(ROWS, "t")
+    assert list(kept.versions["t"]) == [1]
+    assert ids(kept) == [1, 2, 3]
+
+
+@MOVES
+def test_a_version_that_the_catalog_names_and_the_store_lacks_is_damage(kept):
+    for mode in ("errorifexists", "append"):
+        kept.lake.write_table(ROWS, "t", mode)
+    Path("/", kept.versions["t"][2]["manifest_path"]).unlink()
+    files = sorted(kept.directory.rglob("*"))
+    for call in (
+        lambda: kept.lake.table("t"),
+        lambda: kept.lake.write_table(ROWS, "t", "append"),
+        lambda: kept.lake.write_table(ROWS, "t", "overwrite"),
+    ):
+        with pytest.raises(CorruptData, match=r"version 2 of .*/lake/t, whose manifest is not there"):
+            call()
+    assert (list(kept.versions["t"]), sorted(kept.directory.rglob("*"))) == ([1, 2], files)
 
 
 @MOVES

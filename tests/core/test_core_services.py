@@ -106,6 +106,12 @@ def test_a_moment_that_is_none_is_an_error(text):
         Vended.of({"expires_at_millis": text}, 0.0, 0.0)
 
 
+def test_the_end_of_keys_is_read_in_upper_case_as_the_keys_are():
+    known = Vended.of({"AWS_ACCESS_KEY_ID": "k", "EXPIRES_AT_MILLIS": "1060000"}, 1000.0, 50.0)
+    assert known.lifetime == 60.0
+    assert dict(known.options) == {"AWS_ACCESS_KEY_ID": "k", "expires_at_millis": "1060000"}  # pylance reads it
+
+
 def test_keys_that_are_refused_early_are_renewed_earlier():
     known = Vended.of({"expires_at_millis": "1360000"}, 1000.0, 50.0, early=300.0)
     assert known.lifetime == 60.0

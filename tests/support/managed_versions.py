@@ -43,7 +43,7 @@ class ManagedVersions:
             if name in self.versions:
                 return said({"code": 5, "error": "already exists"}, 409)
             self.versions[name] = {}
-            return said(about)
+            return said(self._declared(dict(about)))
         if name not in self.versions:
             return said({"code": 4, "error": "no such table"}, 404)
         if action in ("drop", "deregister"):
@@ -52,6 +52,10 @@ class ManagedVersions:
         if action == "describe":
             return said(about)
         return self._of_versions(action, name, body, {key: last for key, (*_, last) in parse_qs(parts.query).items()})
+
+    def _declared(self, about: dict[str, Any]) -> dict[str, Any]:
+        """What it answers to whoever takes a name."""
+        return about
 
     def _of_versions(self, action: str, name: str, body: dict[str, Any], query: dict[str, str]) -> Answer:
         if action == "version/create":

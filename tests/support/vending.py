@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -35,15 +36,7 @@ class Gate:
             name = f"AKIAVENDED{self.handed_out:06}"
             until = time.time() + self.seconds
             self.good[name] = until
-        return {
-            "aws_access_key_id": name,
-            "aws_secret_access_key": f"very-secret-{name}",
-            "aws_session_token": f"token-of-{name}",
-            "aws_endpoint": self.store.endpoint,
-            "aws_region": "us-east-1",
-            "allow_http": "true",
-            "expires_at_millis": str(int((until + self.ahead) * 1000)),
-        }
+        return _options(name, self.store.endpoint, until + self.ahead)
 
     def revoke(self) -> None:
         """All keys handed out so far are refused from now on."""
@@ -90,6 +83,18 @@ class Gate:
         return "400 ExpiredToken"
 
 
+def _options(name: str, endpoint: str, until: float) -> dict[str, str]:
+    return {
+        "aws_access_key_id": name,
+        "aws_secret_access_key": f"very-secret-{name}",
+        "aws_session_token": f"token-of-{name}",
+        "aws_endpoint": endpoint,
+        "aws_region": "us-east-1",
+        "allow_http": "true",
+        "expires_at_millis": str(int(until * 1000)),
+    }
+
+
 GATE: list[Gate] = []
 """That of the test that runs."""
 PROVIDER = f"{__name__}:hand_out"
@@ -110,3 +115,18 @@ class Vendor:
 
 
 VENDOR = Vendor()
+
+
+@lance_spark.storage_options_provider
+def without_gate() -> Mapping[str, str]:
+    """For processes that are spawned: the name of a key says which process has it, and until when it is good."""
+    until = time.time() + 2.0
+    return _options(f"AKIA{os.getpid()}UNTIL{until:.3f}", os.environ["VENDING_ENDPOINT"], until)
+
+
+WITHOUT_GATE = f"{__name__}:without_gate"
+
+
+def still_good(request: Request) -> str | None:
+    """The rule of a store for these keys."""
+    return None if float(request.access_key.partition("UNTIL")[2]) > time.time() else "400 ExpiredToken"
