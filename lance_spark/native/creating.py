@@ -198,7 +198,7 @@ def check_columns(given: Any) -> None:
         if each.generationExpression() is not None:
             raise Refused(
                 f"Cannot create column '{each.name()}' GENERATED ALWAYS AS ({each.generationExpression()}): Spark "
-                "before 4.3 and writes without Spark would not compute it. Nothing was created.",
+                "computes it at most in an INSERT, and writes without Spark cannot. Nothing was created.",
                 hint="Write the column with the rows; ALTER TABLE ... ADD CONSTRAINT ... CHECK (day >= start) compares "
                 "it with others, and PARTITIONED BY (days(ts)) needs no column of its own.",
             )

@@ -45,7 +45,7 @@ STATEMENTS = [
     Statement("CREATE TABLE lake.ns1.made (id INT DEFAULT 5 + 1)", "Column 'id' of type int32 cannot have the default"),
     Statement(
         "CREATE TABLE lake.ns1.made (id INT, d INT GENERATED ALWAYS AS (id + 1))",
-        "Cannot create column 'd' GENERATED ALWAYS AS (id + 1): Spark before 4.3 and writes without Spark would not",
+        "Cannot create column 'd' GENERATED ALWAYS AS (id + 1): Spark computes it at most in an INSERT",
     ),
     Statement(
         "CREATE TABLE lake.ns1.made (id BIGINT GENERATED ALWAYS AS IDENTITY)",

@@ -3,8 +3,10 @@
 import lance
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.types import StructField, StructType
 
 from lance_spark.errors import LanceSparkError
+from lance_spark.native.tables import NativeTable, StoredTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(day=0)]
 FEWER = "SELECT 9L AS id"
@@ -120,3 +122,37 @@ def test_generated_and_identity_columns_are_refused_with_what_to_do(spark, lake,
         assert spark.table("lake.ns1.t").columns == ["id"]
     else:
         assert not spark.catalog.tableExists("lake.ns1.t")
+
+
+def subclasses(kind):
+    return [kind, *(each for sub in kind.__subclasses__() for each in subclasses(sub))]
+
+
+@pytest.mark.on_connect(False)
+@pytest.mark.when(spark="newest")
+def test_why_generated_columns_are_refused_spark_itself_computes_them_only_in_inserts(
+    spark, lake, monkeypatch, tmp_path
+):
+    """A Spark that passes these statements on no longer gives a reason to refuse the columns."""
+    spark.sql("CREATE TABLE lake.ns1.t (id BIGINT, d BIGINT)")
+    plain = NativeTable._columns
+
+    def generated(table):
+        fields = {field.name: field for field in plain(table)}
+        fields["d"] = StructField("d", fields["d"].dataType, True, {"GENERATION_EXPRESSION": "id + 1"})
+        return StructType([*fields.values()])
+
+    monkeypatch.setattr(NativeTable, "_columns", generated)
+    for kind in subclasses(StoredTable):
+        monkeypatch.setattr(kind, "supported", (*kind.supported, "GENERATE_COLUMN_VALUES_ON_WRITE"))
+    spark.sql("INSERT INTO lake.ns1.t (id) VALUES (1)")
+    spark.sql("SELECT 2L AS id").writeTo("lake.ns1.t").append()
+    with pytest.raises(PySparkException, match="Generated Column d <=> id"):
+        spark.sql("INSERT INTO lake.ns1.t VALUES (3, 5)")
+    merge = MERGED.replace("INSERT", "INSERT (id) VALUES (s.id)")
+    for statement, name in (("UPDATE lake.ns1.t SET id = 9 WHERE id = 1", "UPDATE"), (merge, "MERGE")):
+        with pytest.raises(PySparkException, match=f"{name} with generated columns"):
+            spark.sql(statement)
+    with pytest.raises(PySparkException, match="streaming write with generated columns"):
+        streamed_by_name(spark, lake, tmp_path)
+    assert sorted(map(tuple, spark.table("lake.ns1.t").collect())) == [(1, 2), (2, 3)]
