@@ -591,6 +591,23 @@ class TableClaim:
         if self.held is not None:
             confirm(self.catalog, self.held)
 
+    def check_place(self) -> None:
+        """Raise Conflict if a service says now that the table is elsewhere: nobody would find the rows by its name.
+
+        A name that is gone may have been renamed, and a service that does not answer ends no job of hours.
+        """
+        if self.catalog.service is None or self.location is None:
+            return
+        identifier = self.table.identifier
+        try:
+            now = services.find(self.catalog, identifier, f"write table '{identifier}'").location.uri
+        except errors.LanceSparkError:
+            return
+        if now != self.location.uri:
+            why = f"the catalog says that it is at {now}, and said {self.location.uri} when the write began"
+            hint = "It was replaced, or moved. Nothing was written. Run it again."
+            raise refusal(errors.Conflict, f"write table '{identifier}'", why, hint)
+
     def withdraw(self) -> None:
         """Release the name, if this write declared it."""
         if self.held is not None and isinstance(self.table, TablePlan):

@@ -59,7 +59,8 @@ def plan_write(options: Mapping[str, str], frame: pa.Schema, overwrite: bool) ->
     claim = claim_table(place, parsed)
     if claim.branch is not None:
         parsed = replace(parsed, branch=claim.branch)
-    return _plan(claim.location or place.root, parsed, frame, overwrite, claim)
+    plan = _plan(claim.location or place.root, parsed, frame, overwrite, claim)
+    return plan if plan.start is None else replace(plan, named=claim)
 
 
 def _at_ref(target: Target, options: WriteOptions) -> tuple[DatasetLocation, WriteOptions]:
@@ -260,14 +261,17 @@ def finish(job: WriteJob, fragments: Sequence[str]) -> int | None:
     out may have succeeded. Then the files stay for cleanup to find, because deleting committed files would lose data.
     """
     claim = job.claim
-    if claim is None:
-        return _with_layout(job, _commit(job, fragments))
     try:
-        claim.confirm()
+        if job.plan.named is not None:
+            job.plan.named.check_place()
+        if claim is not None:
+            claim.confirm()
     except errors.LanceSparkError:
         with suppress(errors.LanceSparkError):
             give_up(job, fragments)
         raise
+    if claim is None:
+        return _with_layout(job, _commit(job, fragments))
     try:
         version = _commit(job, fragments)
     except BaseException:

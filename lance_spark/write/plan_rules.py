@@ -68,6 +68,9 @@ class Claim(Protocol):
     def confirm(self) -> None:
         """Raise Conflict if another process dropped, renamed or deregistered the table since."""
 
+    def check_place(self) -> None:
+        """Raise Conflict if a catalog service says now that the table of that name is elsewhere."""
+
     def withdraw(self) -> None:
         """Release the name, if this write declared it."""
 
@@ -99,6 +102,8 @@ class WritePlan:
     """How many small fragments an append may leave before it compacts them; None if it never does."""
     fills: Mapping[str, pa.Scalar] = dataclasses.field(default_factory=dict)
     """The values of columns that the rows lack and that have a default."""
+    named: Claim | None = None
+    """The catalog table that has rows already; None for a path."""
 
     @property
     def replaces_some(self) -> bool:

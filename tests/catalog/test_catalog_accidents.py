@@ -5,6 +5,7 @@ import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import lance
@@ -453,6 +454,31 @@ def test_a_job_of_the_old_table_writes_nothing_into_the_new_one(small, mode, sam
         finish(job, written)
     assert lance.dataset(place).to_table()["id"].to_pylist() == [100, 101, 102, 103]
     assert small.lake.table("t").count_rows() == 4
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_job_writes_nothing_into_a_place_that_lost_its_name(small, mode):
+    """As at a registration of other files, or if the service told of another table's place for a moment."""
+    small.lake.write_table(ROWS, "t")
+    old = small.tables["t"]["location"]
+    job = begun(small, mode)
+    written = write_rows(job, ROWS.to_batches())
+    small.tables["t"] = {"location": small.place("t"), "properties": {}}
+    lance.write_dataset(ROWS.slice(1), small.tables["t"]["location"])
+    with pytest.raises(Conflict, match="when the write began"):
+        finish(job, written)
+    assert (lance.dataset(old).version, small.lake.table("t").count_rows()) == (1, 2)
+    assert len(list(Path(old, "data").iterdir())) == 1
+
+
+def test_a_catalog_that_is_away_at_the_commit_ends_no_job(small):
+    small.lake.write_table(ROWS, "t")
+    job = begun(small)
+    written = write_rows(job, ROWS.to_batches())
+    small.accident = lambda *_: (503, {}, b"")
+    assert finish(job, written) == 2
+    small.accident = None
+    assert small.lake.table("t").count_rows() == 6
 
 
 @night

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 from support import vending
+from support.faulty_store import FaultyStore
 from support.vending import Gate
 
 from lance_spark import CleanupPolicy, LanceCatalog
@@ -285,3 +286,25 @@ def test_no_stored_plan_has_a_secret(gate, table, tmp_path):
     for secret in (KEY, "very-secret-", "token-of-"):
         assert secret.encode() not in stored
         assert secret not in "".join(shown)
+
+
+@pytest.mark.when(day=0)
+def test_a_renewal_may_name_another_endpoint(gate, moto, table):
+    """As at a move of a store: from then on nobody asks the old one."""
+    old, new = FaultyStore(moto), gate.store
+    old.rule, gate.store, gate.seconds = gate._rule, old, 2.0
+    write(table, ROWS)
+    handle = opened(table)
+    assert handle.count_rows("id >= 0") == 100
+    gate.store, old.rule = new, lambda _: "silent 0"
+    time.sleep(2.5)
+    asked, count = len(old.seen), len(new.seen)
+    assert handle.count_rows("id >= 1") == 99
+    write(table, ROWS.slice(0, 3))
+    assert opened(table).count_rows("id >= 1") == 101
+    handle.tags.create("v1")
+    assert [
+        size_of(handle.location, f"_versions/{name}") > 0 for name in files.list_names(handle.location, "_versions")
+    ]
+    old.close()
+    assert (len(old.seen), len(new.seen) > count) == (asked, True)
