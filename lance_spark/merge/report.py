@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +40,22 @@ class Summary(show.Recorded):
     rows_settled: int = 0
     """Rows that both sides changed, in which the preferred side won."""
 
+    @classmethod
+    def of_steps(cls, steps: Sequence[Summary]) -> Summary:
+        """Of one after the other."""
+        added, dropped, emptied = dict[str, None](), dict[str, None](), Counter[tuple[str, str]]()
+        for step in steps:
+            added |= dict.fromkeys(step.columns_added)
+            dropped |= dict.fromkeys(name for name in step.columns_dropped if name not in added)
+            added = {name: None for name in added if name not in step.columns_dropped}
+            emptied.update({(each.column, each.branch): each.rows for each in step.cells_emptied})
+        return cls(
+            columns_added=(*added,),
+            columns_dropped=(*dropped,),
+            cells_emptied=tuple(Emptied(column, rows, branch) for (column, branch), rows in emptied.items()),
+            **{name: sum(getattr(step, name) for step in steps) for name in _COUNTED},
+        )
+
     def as_record(self) -> dict[str, Any]:
         names = {"files": "files_copied", "bytes": "bytes_copied"}
         return {names.get(name, name): value for name, value in super().as_record().items()}
@@ -57,6 +74,11 @@ class Summary(show.Recorded):
         empty = ", ".join(f"{each.column} in {counted(each.rows, 'row')}" for each in self.cells_emptied)
         parts += [f"left empty: {empty}"] if empty else []
         return [*line, (show.PLAIN, "; ".join(parts))]
+
+
+_COUNTED = (
+    "versions", "rows_added", "rows_deleted", "fragments_changed", "files", "bytes", "rows_merged", "rows_settled",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,6 +109,19 @@ class MergeResult(show.ShownInLines, show.Recorded):
     dry_run: bool = False
     ran_on: str | None = None
     """Where files were copied, "local" or "spark"; None if none were."""
+
+    @classmethod
+    def of_steps(cls, steps: Sequence[MergeResult]) -> MergeResult:
+        """Of merges one after the other, of which only the first may have met changes of the branch itself."""
+        done = [step for step in steps if not step.up_to_date] or steps[-1:]
+        return replace(
+            done[-1],
+            base=done[0].base,
+            fast_forward=done[0].fast_forward,
+            summary=Summary.of_steps([step.summary for step in done]),
+            indexes_carried=tuple(dict.fromkeys(name for step in done for name in step.indexes_carried)),
+            notes=tuple(dict.fromkeys(note for step in steps for note in step.notes)),
+        )
 
     def said(self, language: hints.Language, table: str | None = None) -> MergeResult:
         return replace(self, hint=hints.said(self.hint, language, table=table)) if self.hint else self

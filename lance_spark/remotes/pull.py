@@ -141,7 +141,6 @@ def _one_by_one(target: _Target, steps: Sequence[PinnedVersion], options: MergeO
                 done = f"Before that, {len(results)} of {len(steps)} versions of the remote were merged."
                 problem.message = f"{problem.message}\n{done}"
             raise
-    merged = next((result for result in reversed(results) if result.version is not None), results[-1])
+    merged = MergeResult.of_steps(results)
     note = (f"in {len(steps)} steps, because pylance cannot commit all of it at once",) if len(steps) > 1 else ()
-    forward = all(result.fast_forward or result.up_to_date for result in results[:1])
-    return replace(merged, fast_forward=forward, notes=(*merged.notes, *note))
+    return replace(merged, notes=(*merged.notes, *note))

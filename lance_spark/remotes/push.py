@@ -225,10 +225,11 @@ def _bring_steps(
     ends: _Ends, pin: PinnedVersion, options: PushOptions, engine: Engine, kinds: Collection[str]
 ) -> MergeResult:
     """Push the versions that change columns, and those of some other kinds, one by one, and then the rest."""
+    results = []
     for step in _steps(ends.local, ends.remote, ends.branch, pin, kinds):
-        _replay(ends, step, PushOptions(), engine)
+        results.append(_replay(ends, step, PushOptions(), engine))
         fetch(ends.local, ends.remote, engine, FetchOptions(branches=[ends.branch]))
-    return _replay(ends, pin, options, engine)
+    return MergeResult.of_steps([*results, _replay(ends, pin, options, engine)])
 
 
 def _steps(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
@@ -80,11 +81,25 @@ class Git:
         return {at for at in common if not any(at in self.ancestors(later) - {later} for later in common)}
 
     def outcomes(self, into: Place, source: Place) -> list[State]:
-        """What a merge may make of two branches: one state, or none where both changed one thing."""
+        """What a merge may make of two branches: one state, or none where both changed one thing.
+
+        Another one after it lacks the values that one side computed for rows whose other values the other side changed.
+        """
         results = []
         for base in self.bases(into, source):
-            try:
-                results.append(merged(self.states[base], self.state(into), self.state(source)))
-            except Clash:
-                continue
+            sides = (self.states[base], self.state(into), self.state(source))
+            with suppress(Clash):
+                results += [whole := merged(*sides), _emptied(whole, *sides)]
         return results
+
+
+def _emptied(whole: State, base: State, ours: State, theirs: State) -> State:
+    """Without what was computed from other values. No version records from which: from any that there were."""
+    rows = {key: dict(row) for key, row in whole.rows.items()}
+    before = {column.token for column in base.columns}
+    for one, other in ((ours, theirs), (theirs, ours)):
+        added = {column.token for column in one.columns} - before
+        for key in rows.keys() & base.rows.keys() & other.rows.keys():
+            changed = any(other.rows[key].get(token, value) != value for token, value in base.rows[key].items())
+            rows[key].update(dict.fromkeys(added, None) if changed else {})
+    return State(whole.columns, rows)
