@@ -115,6 +115,8 @@ def test_what_fails_leaves_nothing(spark, lake, lake_flights, tmp_path):
 
 
 def test_of_several_that_create_a_table_one_wins(spark, lake):
+    if not hasattr(spark, "newSession"):
+        pytest.skip("a client of Spark Connect 4.0 makes no session from another one")
     sessions = [spark, spark, spark.newSession()]
     of(lake).register(sessions[2], "lake")
     outcomes = {}
