@@ -110,7 +110,7 @@ def test_a_cleanup_of_many_files_outlives_many_keys(gate, table):
 @pytest.mark.slow
 @pytest.mark.when(day=0)
 def test_a_cleanup_of_ten_thousand_files_outlives_its_keys(gate, table, client):
-    gate.seconds = 5.0
+    gate.seconds = 2.0
     for number in range(2):
         write(table, ROWS.slice(number))
     bucket, _, key = table.removeprefix("s3://").partition("/")
