@@ -47,6 +47,8 @@ class Row:
     tests: tuple[str, ...] = DATA
     resolution: str = "highest"
     """What uv takes of the versions that fit: "highest", or "lowest-direct", each bound of pyproject.toml itself."""
+    at_night: bool = False
+    """Whether the tests of the night run, too."""
 
 
 _NEWEST = "pyspark[connect]==4.3.*"
@@ -64,6 +66,7 @@ ROWS = (
     Row("pyarrow-newest", "3.12", (_NEWEST, "pyarrow>=22", "pandas>=3")),
     Row("pylance-oldest", "3.11", (_NEWEST, "pylance=={pylance}")),
     Row("oldest-of-all", "3.10", ("pyspark[connect]==4.0.0", "pandas==2.2.0"), DATA, "lowest-direct"),
+    Row("torch", "3.11", (_NEWEST, "torch", "setuptools<81"), ("tests/training",), at_night=True),
     Row("newest-of-all", "3.13", ("pyspark[connect]>=4.3", "pandas>=3", "pyarrow>=22", "numpy>=2"), WHOLE),
 )
 
@@ -131,7 +134,7 @@ def run(row: Row, uv: str, state: str) -> Result:
     except subprocess.CalledProcessError:
         return {"passed": False, "said": f"not installed: {last_line(log)}", "state": state}
     pythons = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), str(python))
-    environment = {**os.environ, **pythons}
+    environment = {**os.environ, **pythons, **({"HYPOTHESIS_PROFILE": "nightly"} if row.at_night else {})}
     with log.open("w") as out:
         command = ["nice", "-n", "5", str(python), "-m", "pytest", "--quiet", "-p", "no:cacheprovider", *row.tests]
         ended = subprocess.run(command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT)
