@@ -7,6 +7,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.merge import MergeIntoWriter
+from support.connect_clients import another_session
 from support.service_lakes import of
 from support.sql_changes import asked, changed, stored
 
@@ -173,7 +174,7 @@ def test_unregister_gives_pyspark_its_function_back(spark, target):
 
 
 def test_another_session_has_its_own_settings(spark, lake, target):
-    other = spark.newSession()
+    other = another_session(spark)
     of(lake).register(other, "lake")
     try:
         other.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.functions import col, lit
+from support.connect_clients import another_session
 from support.frames import failing, numbers
 from support.service_lakes import of, place
 
@@ -115,9 +116,7 @@ def test_what_fails_leaves_nothing(spark, lake, lake_flights, tmp_path):
 
 
 def test_of_several_that_create_a_table_one_wins(spark, lake):
-    if not hasattr(spark, "newSession"):
-        pytest.skip("a client of Spark Connect 4.0 makes no session from another one")
-    sessions = [spark, spark, spark.newSession()]
+    sessions = [spark, spark, another_session(spark)]
     of(lake).register(sessions[2], "lake")
     outcomes = {}
 

@@ -56,6 +56,13 @@ def client(address: str, release: bool = True) -> Iterator[Any]:
         session.client.close()
 
 
+def another_session(spark: SparkSession) -> SparkSession:
+    """A session beside it, with settings of its own."""
+    if not hasattr(spark, "newSession"):
+        pytest.skip("a client of Spark Connect 4.0 makes no session from another one")
+    return spark.newSession()
+
+
 @contextmanager
 def connected_session(spark: SparkSession) -> Iterator[Any]:
     """A client that stands for the tests' session, as in a process that has no other one."""
