@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from support.frames import ids, load, save
+from support.spark_settings import settings_of
 
 from lance_spark import LanceTable
 from lance_spark.errors import Conflict, CorruptData, NotFound
@@ -28,10 +29,8 @@ def batch(first, last):
 @pytest.fixture(params=["true", "false"])
 def pushdown(spark, request):
     """Spark's setting for filter push-down into Python sources, which exists from 4.1 on."""
-    before = spark.conf.get(PUSHDOWN, None)
-    spark.conf.set(PUSHDOWN, request.param)
-    yield request.param
-    spark.conf.set(PUSHDOWN, before) if before is not None else spark.conf.unset(PUSHDOWN)
+    with settings_of(spark, {PUSHDOWN: request.param}):
+        yield request.param
 
 
 @pytest.mark.when(spark="newest")

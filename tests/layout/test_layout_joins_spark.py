@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from support.grouped_tables import SETTINGS, Random, as_texts, parquet_copy, queries
 from support.kinds import NIGHT
+from support.spark_settings import settings_of
 
 from lance_spark import errors
 from lance_spark.layout.key_rules import key_column, plain
@@ -30,12 +31,8 @@ def joins(spark, lake, monkeypatch):
         "spark.sql.autoBroadcastJoinThreshold": "-1",
         "spark.sql.shuffle.partitions": "2",
     }
-    before = {name: spark.conf.get(name, None) for name in {**given, **SETTINGS, SUBSET: ""}}
-    for name, value in given.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in before.items():
-        spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+    with settings_of(spark, given, (*SETTINGS, SUBSET)):
+        yield spark
 
 
 def table(spark, name, by, rows=ROWS):

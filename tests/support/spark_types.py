@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lance_spark import LanceTable
 from support.kinds import SPARK
+from support.spark_settings import settings_of
 
 SETTINGS = {"spark.sql.timeType.enabled": "true", "spark.sql.geospatial.enabled": "true"}
 _POINT = "X'0101000000000000000000F03F0000000000000040'"
@@ -195,17 +196,10 @@ class Columns:
 @contextmanager
 def every_type(spark: SparkSession, directory: Path) -> Iterator[Columns]:
     """A column of every type, in a session that has all of them."""
-    before = {name: spark.conf.get(name, None) for name in SETTINGS}
-    for name, value in SETTINGS.items():
-        spark.conf.set(name, value)
-    made = Columns.of(spark, known_kinds(spark), directory)
-    yield made
-    made.drop()
-    for name, kept in before.items():
-        if kept is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, kept)
+    with settings_of(spark, SETTINGS):
+        made = Columns.of(spark, known_kinds(spark), directory)
+        yield made
+        made.drop()
 
 
 # --- The verbs. Each makes a table at a place, and returns the number of the value that each id has in the end
