@@ -315,7 +315,9 @@ REPLACE = Hint("replace=True", "replace => true")
 
 def change_layout() -> Hint:
     python = "t.layout.partition_by(...) or t.layout.cluster_by(...)"
-    return Hint(python, f"ALTER TABLE {CATALOG}.{TABLE} CLUSTER BY (...)", f"{python} in Python")
+    return Hint(
+        python, f"ALTER TABLE {CATALOG}.{TABLE} PARTITIONED BY (...) or CLUSTER BY (...)", f"{python} in Python"
+    )
 
 
 def drop_constraint() -> Hint:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from lance_spark import hints
 from lance_spark.core.isolation import ISOLATION, isolation_level
 from lance_spark.errors import InvalidOption
 
 AUTO_COMPACT = "auto_compact"
 _AUTO_COMPACT = (AUTO_COMPACT, "delta.autoOptimize.autoCompact")
 """Spellings, the last one Delta's."""
+LAYOUT = ("lance_spark.partition_by", "lance_spark.cluster_by")
+"""Keys of the table's configuration that declare its layout."""
 _MANY = 50
 """Small fragments that ``true`` waits for, as in Delta."""
 
@@ -19,6 +22,12 @@ def obeyed(put: Mapping[str, str], unset: Collection[str] = ()) -> dict[str, str
 
     Raises InvalidOption for a value that means nothing.
     """
+    layout = next((key for key in (*put, *unset) if key in LAYOUT), None)
+    if layout is not None:
+        raise InvalidOption(
+            f"'{layout}' is no property: it is a part of the layout of each branch. Nothing was changed.",
+            hint=hints.of("Declare it: ", hints.change_layout(), "; for a new table, PARTITIONED BY or CLUSTER BY."),
+        )
     told: dict[str, str | None] = {key: None for key in (ISOLATION, *_AUTO_COMPACT) if key in unset}
     if ISOLATION in put:
         told[ISOLATION] = isolation_level(put[ISOLATION])

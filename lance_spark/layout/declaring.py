@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -24,7 +24,7 @@ from lance_spark.layout.layout_rules import (
     misfit,
 )
 from lance_spark.storage.commits import check_unprotected
-from lance_spark.storage.datasets import open_latest, open_pinned, pin_latest
+from lance_spark.storage.datasets import open_pinned, pin_latest
 from lance_spark.storage.failures import translated
 from lance_spark.storage.followers import check_writable
 
@@ -85,21 +85,37 @@ def declare(location: DatasetLocation, branch: str | None, layout: TableLayout) 
     Raises InvalidOption for a layout that the columns do not allow, Refused for one that the JVM connector declared,
     NotFound, Conflict.
     """
+    return change_layout(location, branch, lambda *_: layout)
+
+
+def change_layout(
+    location: DatasetLocation,
+    branch: str | None,
+    change: Callable[[TableLayout, Sequence[str]], TableLayout],
+    dry_run: bool = False,
+) -> PinnedVersion:
+    """Make another layout of that of a branch, as :func:`declare` does.
+
+    ``change`` gets the layout, and the names of columns. Without a difference, and in a dry run, there is no version.
+    """
     check_writable(location, branch)
     check_unprotected(location, branch)
     head = pin_latest(location, branch)
     now, _ = look(location, head)
+    dataset = open_pinned(location, head)
+    layout = change(now, dataset.schema.names)
     if now.foreign and layout.partition != now.partition:
         raise Refused(
             f"The JVM connector partitioned {location.uri} by {now.partition_text}, and that stays as it is.",
             hint="Copy the table, CREATE TABLE ... PARTITIONED BY (...) AS SELECT, to partition it otherwise.",
         )
-    dataset = open_latest(location, branch)
     check(layout, dataset.schema)
     kept = layout.settings() if not now.foreign else {CLUSTER_BY: layout.cluster_text or None}
     put = {key: value for key, value in kept.items() if value is not None}
     with translated(location, "declaring the layout"):
         present = dataset.config()
+        if dry_run or all(present.get(key) == value for key, value in kept.items()):
+            return head
         gone = [key for key, value in kept.items() if value is None and key in present]
         if put:
             dataset.update_config(put)

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.types as pt
 
+from lance_spark.core.table_properties import LAYOUT
 from lance_spark.core.texts import quoted_name
-from lance_spark.errors import InvalidOption
+from lance_spark.errors import InvalidOption, NotFound, Refused
 
-PARTITION_BY, CLUSTER_BY = "lance_spark.partition_by", "lance_spark.cluster_by"
+PARTITION_BY, CLUSTER_BY = SETTINGS = LAYOUT
 """Keys of the table's configuration."""
 IDENTITY, BUCKET, TRUNCATE = "identity", "bucket", "truncate"
 TIMES = ("years", "months", "days", "hours")
@@ -90,6 +92,10 @@ class TableLayout:
         """The texts for the table's configuration, None for what is not declared."""
         return {PARTITION_BY: self.partition_text or None, CLUSTER_BY: self.cluster_text or None}
 
+    def with_settings(self, changes: Mapping[str, str | None]) -> TableLayout:
+        """The layout after a change of such texts; None lets go of one. Raises InvalidOption."""
+        return declared({key: text for key, text in {**self.settings(), **changes}.items() if text is not None})
+
 
 NO_LAYOUT = TableLayout()
 
@@ -110,7 +116,7 @@ def declared_by(partition_by: str | None, cluster_by: str | None) -> TableLayout
 
 def parse(partition_by: str | None, cluster_by: str | None) -> TableLayout:
     """The layout of two texts. Raises InvalidOption."""
-    transforms = tuple(_transform(*each) for each in _calls("partition_by", partition_by or ""))
+    transforms = tuple(transform(*each) for each in _calls("partition_by", partition_by or ""))
     clusters = _calls("cluster_by", cluster_by or "")
     curve = len(clusters) == 1 and clusters[0][0] == _CURVE
     if curve:
@@ -135,7 +141,7 @@ def of_parts(parts: Iterable[tuple[str, Sequence[str | int]]]) -> TableLayout:
             cluster += [str(each) for each in arguments]
             curve = curve or name.lower() == _CURVE
         else:
-            partition.append(_transform(name, list(arguments)))
+            partition.append(transform(name, list(arguments)))
     return TableLayout(tuple(partition), tuple(cluster), curve)
 
 
@@ -178,6 +184,16 @@ def _tokens(option: str, text: str) -> list[str]:
     return tokens
 
 
+def whole_column(path: Sequence[str]) -> str:
+    """The column of a name in parts. Raises Refused for a field inside of one."""
+    if len(path) > 1:
+        raise Refused(
+            f"A table's layout cannot name {'.'.join(path)}, a field inside of a column.",
+            hint="Name whole columns; copy the field into a column of its own.",
+        )
+    return path[0]
+
+
 def _name(token: str) -> str:
     return token[1:-1].replace("``", "`") if token.startswith("`") else token
 
@@ -187,7 +203,7 @@ def _unreadable(option: str, text: str) -> InvalidOption:
     return InvalidOption(f"{option} is {text!r}, which cannot be read.", hint=f"{hint} Put unusual names in backticks.")
 
 
-def _transform(name: str | None, arguments: list[str | int]) -> Transform:
+def transform(name: str | None, arguments: list[str | int]) -> Transform:
     """Raises InvalidOption for an unknown function, or arguments that it does not take."""
     numbers = [each for each in arguments if isinstance(each, int)]
     columns = [each for each in arguments if isinstance(each, str)]
@@ -206,6 +222,45 @@ def _transform(name: str | None, arguments: list[str | int]) -> Transform:
         limit = f" to {MOST_BUCKETS}" if known == BUCKET else " or more"
         raise InvalidOption(f"The number in {known}({number}, {columns[0]}) must be 1{limit}.")
     return Transform(known, columns[0], number)
+
+
+# --- Changes of a declared layout, as statements name them
+
+Action: TypeAlias = Literal["PARTITIONED BY", "ADD", "DROP", "REPLACE", "CLUSTER BY"]
+
+
+@dataclass(frozen=True)
+class LayoutChange:
+    """One change: a whole key, one field of it, or the order of rows."""
+
+    action: Action
+    """``ADD``, ``DROP`` and ``REPLACE`` are Iceberg's; the last one replaces the first field by the second."""
+    fields: tuple[Transform, ...] = ()
+    """For ``CLUSTER BY`` the columns themselves."""
+
+    def on(self, layout: TableLayout, columns: Sequence[str]) -> TableLayout:
+        """The layout after it. The case of columns does not matter. Raises InvalidOption, NotFound."""
+        given = tuple(replace(each, column=_spelled(each.column, columns)) for each in self.fields)
+        if self.action == "CLUSTER BY":
+            return replace(layout, cluster=tuple(each.column for each in given), curve=False)
+        if self.action == "PARTITIONED BY":
+            return replace(layout, partition=given)
+        fields = [*layout.partition]
+        if self.action != "ADD" and given[0] not in fields:
+            raise NotFound(
+                f"The table is not partitioned by {given[0]}. Nothing was changed.",
+                hint=f"Its partition fields: {layout.partition_text or 'none'}. Name one as it is written here.",
+            )
+        if self.action != "DROP" and given[-1] in fields:
+            raise InvalidOption(f"The table is already partitioned by {given[-1]}. Nothing was changed.")
+        at = len(fields) if self.action == "ADD" else fields.index(given[0])
+        fields[at : at + 1] = given[len(given) - 1 :] if self.action != "DROP" else ()
+        return replace(layout, partition=tuple(fields))
+
+
+def _spelled(name: str, columns: Sequence[str]) -> str:
+    alike = [each for each in columns if each.lower() == name.lower()]
+    return alike[0] if name not in alike and len(alike) == 1 else name
 
 
 # --- Whether a layout fits the columns of a table

@@ -32,7 +32,8 @@ from lance_spark.jvm import answers, names
 from lance_spark.jvm.answers import Answer
 from lance_spark.jvm.bridge import Bridge, java_error, plain, spark_error
 from lance_spark.jvm.proxies import Implementation
-from lance_spark.layout.declaring import declare, look
+from lance_spark.layout.declaring import change_layout
+from lance_spark.layout.layout_rules import IDENTITY, SETTINGS, LayoutChange, Transform
 from lance_spark.native.changelogs import Changes, NativeChangelog, read_context
 from lance_spark.native.creating import Creating, constraint_of, shown_properties
 from lance_spark.native.functions import KeyFunctions
@@ -45,7 +46,6 @@ from lance_spark.scan.read import PinnedRead, blob_names
 from lance_spark.sql.declaring import Parameter, Procedure, find_procedure
 from lance_spark.sql.lake_procedures import SYSTEM_TABLES
 from lance_spark.sql.procedures import PROCEDURES
-from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.resolving import resolve
 from lance_spark.write.constraints import add_constraint, drop_constraint
 
@@ -234,6 +234,8 @@ class Altering(Implementation):
         place = self._find(ident, for_reading=False)
         branch = place.branch_to_change("alter the table")
         put, unset = property_changes(changes)
+        settings = {key: put.pop(key, None) for key in SETTINGS if key in {*put, *unset}}
+        unset = [key for key in unset if key not in settings]
         if LOCATION in {*put, *unset}:
             raise _cannot_move("table")
         kinds = {each.getClass().getSimpleName() for each in changes}
@@ -246,9 +248,10 @@ class Altering(Implementation):
         others = (*_PROPERTIES, _CLUSTER, *_CONSTRAINTS)
         columns = [_change(each) for each in changes if each.getClass().getSimpleName() not in others]
         for each in clustered:
-            layout, _ = look(place.location, pin_latest(place.location, branch))
-            by = tuple(column_of(reference) for reference in each.clusteringColumns())
-            declare(place.location, branch, replace(layout, cluster=by, curve=False))
+            by = tuple(Transform(IDENTITY, column_of(reference)) for reference in each.clusteringColumns())
+            change_layout(place.location, branch, LayoutChange("CLUSTER BY", by).on)
+        if settings:
+            change_layout(place.location, branch, lambda now, _: now.with_settings(settings))
         for each in (each for each in changes if each.getClass().getSimpleName() in _CONSTRAINTS):
             _constrain(place.location, branch, each)
         if columns:

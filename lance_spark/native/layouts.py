@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from lance_spark.core.texts import quoted_name
-from lance_spark.errors import Refused
 from lance_spark.jvm import names
-from lance_spark.layout.layout_rules import BUCKET, IDENTITY, TIMES, TableLayout, Transform, of_parts
+from lance_spark.layout.layout_rules import BUCKET, IDENTITY, TIMES, TableLayout, Transform, of_parts, whole_column
 
 if TYPE_CHECKING:
     from lance_spark.jvm.bridge import Bridge
@@ -21,13 +20,7 @@ def layout_of(transforms: Iterable[Any]) -> TableLayout:
 
 def column_of(reference: Any) -> str:
     """The name of a column. Raises Refused for a field inside of one."""
-    path = [str(name) for name in reference.fieldNames()]
-    if len(path) > 1:
-        raise Refused(
-            f"A table's layout cannot name {'.'.join(path)}, a field inside of a column.",
-            hint="Name whole columns; copy the field into a column of its own.",
-        )
-    return path[0]
+    return whole_column([str(name) for name in reference.fieldNames()])
 
 
 def _argument(given: Any) -> str | int:

@@ -1,4 +1,4 @@
-"""DESCRIBE HISTORY, OPTIMIZE, ANALYZE, VACUUM, RESTORE and ALTER TABLE of branches and tags, for Lance tables.
+"""DESCRIBE HISTORY, OPTIMIZE, ANALYZE, VACUUM, RESTORE and ALTER TABLE of branches, tags and layouts, for Lance tables.
 
 Spark's parser knows none of them, so they are parsed before Spark gets them. Statements about other tables go on to
 Spark, and to the session's extensions for them.
@@ -23,6 +23,8 @@ from lance_spark.engine.session_spark import engine_of, from_arrow
 from lance_spark.errors import LanceSparkError, NotFound, Refused
 from lance_spark.jvm import names
 from lance_spark.jvm.bridge import Bridge
+from lance_spark.layout.declaring import change_layout, look
+from lance_spark.layout.layout_rules import LayoutChange
 from lance_spark.log.log import HISTORY, history
 from lance_spark.native.catalog import NativeCatalog, PathCatalog, RootCatalog
 from lance_spark.native.functions import FunctionsOfPaths
@@ -43,6 +45,8 @@ from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.resolving import resolve
 
 Rows = Iterable[Mapping[str, Any]]
+LAYOUT = pa.schema([("partition_by", pa.string()), ("cluster_by", pa.string()), ("version", pa.int64())])
+"""What a change of the layout returns."""
 _HISTORY_TABLE = "history"
 """``DESCRIBE HISTORY x`` also means Spark's description of column x in a table of that name."""
 
@@ -116,6 +120,8 @@ class _Work:
             return PROCEDURES["restore"].columns, self._restore(statement)
         if isinstance(statement, statement_rules.Analyze):
             return PROCEDURES["analyze"].columns, self._analyze(statement)
+        if isinstance(statement, LayoutChange):
+            return LAYOUT, self._change_layout(statement)
         return self._alter(statement)
 
     @property
@@ -207,6 +213,13 @@ class _Work:
         if row is None or row[0] is None:
             raise Refused(f"{given.moment} is not a point in time.", hint="For example, '2026-01-31 12:00:00'.")
         return int(row[0])
+
+    def _change_layout(self, change: LayoutChange) -> Rows:
+        place = self.place
+        branch = place.branch_to_change("declare the layout of the table")
+        pin = change_layout(place.location, branch, change.on)
+        layout, _ = look(place.location, pin)
+        return [{"partition_by": layout.partition_text, "cluster_by": layout.cluster_text, "version": pin.version}]
 
     def _alter(self, given: statement_rules.AlterRef) -> tuple[pa.Schema, Rows]:
         kind, place = "tag" if given.tag else "branch", self.place

@@ -10,13 +10,12 @@ from lance_spark.core.refs import RefSpec
 from lance_spark.core.show import Card, Shown
 from lance_spark.engine.session_spark import engine_of
 from lance_spark.errors import InvalidOption
-from lance_spark.layout.declaring import declare, look
+from lance_spark.layout.declaring import change_layout, look
 from lance_spark.layout.facts import layout_bounds
 from lance_spark.layout.layout_rules import TableLayout, parse
 from lance_spark.optimize.by_layout import complete_facts
 from lance_spark.spark import at_server_rules
 from lance_spark.spark.refs import Handle, tells
-from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.versions import read_contents
 
 
@@ -104,6 +103,5 @@ class LayoutVerbs(Handle, Shown):
 
     def _declared(self, change: Callable[[TableLayout], TableLayout]) -> LayoutInfo:
         branch = self._moving_branch("declare the layout of")
-        now, _ = look(self.location, pin_latest(self.location, branch))
-        declare(self.location, branch, change(now))
+        change_layout(self.location, branch, lambda now, _: change(now))
         return LayoutVerbs(self.spark, self.location, RefSpec(branch)).describe()

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from lance_spark.core.options import path_segments
 from lance_spark.errors import InvalidOption, Refused
+from lance_spark.layout.layout_rules import IDENTITY, LayoutChange, Transform, transform, whole_column
 
 Args = Mapping[str, Any] | Sequence[Any] | None
 """Values of parameters: by name, or by position."""
@@ -106,6 +107,35 @@ class Words:
     def come(self, *words: str) -> bool:
         """Whether these words come next."""
         return [each.value.upper() for each in self.left[: len(words)] if each.kind == "word"] == [*words]
+
+    def columns(self) -> tuple[str, ...]:
+        """A list of columns, with dots within their names. Raises InvalidOption."""
+        found: list[str] = []
+        while not found or self.sign(","):
+            column = self.table()
+            if column is None:
+                raise self.bad()
+            found.append(".".join(column[0]))
+        return tuple(found)
+
+    def transform(self) -> Transform:
+        """A column or a function of one, as in PARTITIONED BY. Raises InvalidOption; Refused for a nested field."""
+        name = self._whole_column()
+        if not self.sign("("):
+            return Transform(IDENTITY, name)
+        arguments: list[str | int] = []
+        while not arguments or self.sign(","):
+            is_number = bool(self.left) and self.left[0].kind in ("number", "parameter")
+            arguments.append(self.whole() if is_number else self._whole_column())
+        if not self.sign(")"):
+            raise self.bad()
+        return transform(name, arguments)
+
+    def _whole_column(self) -> str:
+        found = self.table()
+        if found is None or found[1]:
+            raise self.bad()
+        return whole_column(found[0])
 
     def value(self) -> Any:
         """A number, a text or the value of a parameter; None for anything else. Raises InvalidOption."""
@@ -315,15 +345,18 @@ _FORMS: Mapping[Verb, str] = {
     "VACUUM": "VACUUM table [RETAIN n HOURS] [DRY RUN]",
     "RESTORE": "RESTORE TABLE table TO VERSION AS OF n, or TO TIMESTAMP AS OF '2026-01-31 12:00:00'",
     "ALTER TABLE": "ALTER TABLE table CREATE [OR REPLACE] BRANCH or TAG [IF NOT EXISTS] name [AS OF VERSION n] "
-    "[RETAIN n DAYS], or DROP BRANCH or TAG [IF EXISTS] name; a branch may end WITH SNAPSHOT RETENTION n SNAPSHOTS",
+    "[RETAIN n DAYS], or DROP BRANCH or TAG [IF EXISTS] name; a branch may end WITH SNAPSHOT RETENTION n SNAPSHOTS; "
+    "PARTITIONED BY (days(ts), bucket(8, id)), or NONE; ADD or DROP PARTITION FIELD bucket(8, id), "
+    "REPLACE PARTITION FIELD days(ts) WITH hours(ts); WRITE ORDERED BY column, ..., or WRITE UNORDERED",
     "ANALYZE TABLE": "ANALYZE TABLE table COMPUTE STATISTICS [NOSCAN, or FOR COLUMNS column, ..., or FOR ALL COLUMNS]",
 }
+_SORTS = "ALTER TABLE t CLUSTER BY (a, b)"
 
 _ALTERS = [
     (*what, kind)
     for what in (("CREATE",), ("CREATE", "OR", "REPLACE"), ("REPLACE",), ("DROP",))
     for kind in ("BRANCH", "TAG")
-]
+] + [("PARTITIONED", "BY"), *((what, "PARTITION", "FIELD") for what in ("ADD", "DROP", "REPLACE")), ("WRITE",)]
 
 
 @dataclass(frozen=True)
@@ -400,7 +433,7 @@ class Analyze:
     """The columns to measure; None for all."""
 
 
-Statement: TypeAlias = DescribeHistory | Optimize | Vacuum | Restore | AlterRef | Analyze
+Statement: TypeAlias = DescribeHistory | Optimize | Vacuum | Restore | AlterRef | LayoutChange | Analyze
 
 
 def opened(text: str, args: Args = None) -> Opening | None:
@@ -453,19 +486,15 @@ def _history(words: Words) -> DescribeHistory:
 
 def _optimize(words: Words) -> Optimize:
     where, used = None, 0
-    zorder: list[str] = []
+    zorder: tuple[str, ...] = ()
     if words.take("WHERE"):
         where, used = words.source(lambda: words.come("ZORDER", "BY"))
     if words.take("ZORDER", "BY"):
         bracket = words.sign("(")
-        while not zorder or words.sign(","):
-            column = words.table()
-            if column is None:
-                raise words.bad()
-            zorder.append(".".join(column[0]))
+        zorder = words.columns()
         if bracket and not words.sign(")"):
             raise words.bad()
-    return Optimize(where, used, tuple(zorder))
+    return Optimize(where, used, zorder)
 
 
 def _vacuum(words: Words) -> Vacuum:
@@ -491,7 +520,63 @@ def _restore(words: Words) -> Restore:
     return Restore(moment=moment, used=used)
 
 
-def _alter(words: Words) -> AlterRef:
+def _alter(words: Words) -> AlterRef | LayoutChange:
+    if words.take("PARTITIONED", "BY"):
+        return LayoutChange("PARTITIONED BY", () if words.take("NONE") else _in_brackets(words))
+    for action in ("ADD", "DROP", "REPLACE"):
+        if words.take(action, "PARTITION", "FIELD"):
+            return _alter_field(words, action)
+    return _alter_order(words) if words.take("WRITE") else _alter_ref(words)
+
+
+def _in_brackets(words: Words) -> tuple[Transform, ...]:
+    fields: list[Transform] = []
+    if words.sign("("):
+        while not fields or words.sign(","):
+            fields.append(words.transform())
+    if not fields or not words.sign(")"):
+        raise words.bad()
+    return tuple(fields)
+
+
+def _alter_field(words: Words, action: Literal["ADD", "DROP", "REPLACE"]) -> LayoutChange:
+    fields = [words.transform()]
+    if action == "REPLACE":
+        words.need("WITH")
+        fields.append(words.transform())
+    if action != "DROP" and words.take("AS"):
+        raise Refused(
+            f"Partition field {fields[-1]} cannot have another name. Nothing was changed.",
+            hint="Leave AS out: DROP and REPLACE PARTITION FIELD name a field as it is written here.",
+        )
+    return LayoutChange(action, tuple(fields))
+
+
+def _alter_order(words: Words) -> LayoutChange:
+    if words.take("UNORDERED"):
+        return LayoutChange("CLUSTER BY")
+    if words.come("DISTRIBUTED") or words.come("LOCALLY"):
+        raise Refused(
+            f"WRITE {words.left[0].value.upper()} cannot be declared by itself: rows of a table with partitions go to "
+            "them anyway, and others are sorted across the whole write. Nothing was changed.",
+            hint=f"{_SORTS} sorts the rows within each file.",
+        )
+    words.need("ORDERED", "BY")
+    fields: list[Transform] = []
+    while not fields or words.sign(","):
+        fields.append(words.transform())
+        words.take("ASC")
+        if fields[-1].name != IDENTITY or words.come("DESC") or words.come("NULLS", "FIRST"):
+            raise Refused(
+                "Rows are sorted by columns, each ascending, with its nulls at the end, and in no other order. Nothing "
+                "was changed.",
+                hint=f"{_SORTS}; OPTIMIZE t ZORDER BY (a, b) sorts existing rows along a curve.",
+            )
+        words.take("NULLS", "LAST")
+    return LayoutChange("CLUSTER BY", tuple(fields))
+
+
+def _alter_ref(words: Words) -> AlterRef:
     what: Literal["CREATE", "CREATE OR REPLACE", "REPLACE", "DROP"] = "CREATE"
     if words.take("DROP"):
         what = "DROP"
@@ -523,13 +608,7 @@ def _analyze(words: Words) -> Analyze:
     if not words.take("FOR", "COLUMNS"):
         words.take("NOSCAN")
         return Analyze()
-    columns: list[str] = []
-    while not columns or words.sign(","):
-        column = words.table()
-        if column is None:
-            raise words.bad()
-        columns.append(".".join(column[0]))
-    return Analyze(tuple(columns))
+    return Analyze(words.columns())
 
 
 _READERS: Mapping[Verb, Callable[[Words], Statement]] = {

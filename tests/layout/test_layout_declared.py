@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lance_spark.errors import InvalidOption
+from lance_spark.errors import InvalidOption, NotFound
 from lance_spark.layout.hash_rules import bucket_of
 from lance_spark.layout.key_rules import divided, in_runs, key_column, runs
-from lance_spark.layout.layout_rules import TableLayout, Transform, declared, misfit, of_parts, parse
+from lance_spark.layout.layout_rules import LayoutChange, TableLayout, Transform, declared, misfit, of_parts, parse
 
 pytestmark = pytest.mark.pure
 UTC = timezone.utc
@@ -54,6 +54,47 @@ def test_another_text_is_refused_with_a_hint(partition, cluster, said):
 def test_sparks_transforms_are_a_layout():
     given = [("bucket", [4, "id"]), ("identity", ["day"]), ("cluster_by", ["a", "b"])]
     assert of_parts(given) == parse("bucket(4, id), day", "a, b")
+
+
+CHANGED = [
+    ("PARTITIONED BY", "bucket(4, ID)", "bucket(4, id)"),
+    ("PARTITIONED BY", None, ""),
+    ("ADD", "hours(ts)", "days(ts), c, hours(ts)"),
+    ("DROP", "c", "days(ts)"),
+    ("DROP", "DAYS(TS)", "c"),
+    ("REPLACE", "days(ts), hours(ts)", "hours(ts), c"),
+]
+
+
+@pytest.mark.parametrize(("action", "fields", "partition"), CHANGED)
+def test_one_part_of_a_layout_changes_and_the_others_stay(action, fields, partition):
+    before = parse("days(ts), c", "id")
+    change = LayoutChange(action, parse(fields, None).partition)
+    assert change.on(before, ["id", "ts", "c"]) == parse(partition, "id")
+
+
+@pytest.mark.parametrize(
+    ("action", "fields", "error", "said"),
+    [
+        ("ADD", "c", InvalidOption, "already partitioned by c"),
+        ("REPLACE", "days(ts), c", InvalidOption, "already partitioned by c"),
+        ("DROP", "ts_day", NotFound, "not partitioned by ts_day"),
+        ("REPLACE", "hours(ts), months(ts)", NotFound, "not partitioned by hours(ts)"),
+    ],
+)
+def test_a_field_is_there_once_and_only_one_that_is_there_goes(action, fields, error, said):
+    with pytest.raises(error) as refused:
+        LayoutChange(action, parse(fields, None).partition).on(parse("days(ts), c", None), ["id", "ts", "c"])
+    assert said in refused.value.message
+
+
+def test_an_order_replaces_a_curve_and_settings_change_one_by_one():
+    curve = parse("c", "zorder(id, ts)")
+    order = LayoutChange("CLUSTER BY", parse("ID", None).partition)
+    assert order.on(curve, ["id", "ID2"]) == parse("c", "id")
+    assert LayoutChange("CLUSTER BY").on(curve, []) == parse("c", None)
+    assert curve.with_settings({"lance_spark.partition_by": None}) == parse(None, "zorder(id, ts)")
+    assert curve.with_settings({"lance_spark.cluster_by": "a, b"}) == parse("c", "a, b")
 
 
 SCHEMA = pa.schema(

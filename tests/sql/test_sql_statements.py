@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from lance_spark.errors import InvalidOption
+from lance_spark.errors import InvalidOption, Refused
+from lance_spark.layout.layout_rules import LayoutChange, parse
 from lance_spark.native.row_statements import with_all_rows
 from lance_spark.sql import statement_rules as rules
 
@@ -69,6 +70,9 @@ SPARKS = [
     "ALTER TABLE t DROP COLUMN tag",
     "ALTER TABLE t ADD COLUMN branch INT",
     "ALTER TABLE t REPLACE COLUMNS (tag INT)",
+    "ALTER TABLE t ADD PARTITION (day = 1)",
+    "ALTER TABLE t DROP PARTITION (field = 1)",
+    "ALTER TABLE t CLUSTER BY (a)",
     "ALTER TABLE t SET TBLPROPERTIES ('tag' = 'create tag')",
     "ALTER VIEW t RENAME TO tag",
     "ALTER TABLE t",
@@ -123,6 +127,20 @@ READ = {
     "ALTER TABLE t REPLACE TAG v1.2 AS OF VERSION 3": rules.AlterRef("REPLACE", True, "v1.2", version="3"),
     "ALTER TABLE t DROP BRANCH IF EXISTS 'exp'": rules.AlterRef("DROP", False, "exp", True),
     "ALTER TABLE t DROP TAG 2013": rules.AlterRef("DROP", True, "2013"),
+    "ALTER TABLE t PARTITIONED BY (days(ts), bucket(8, `odd``id`), c)": LayoutChange(
+        "PARTITIONED BY", parse("days(ts), bucket(8, `odd``id`), c", None).partition
+    ),
+    "alter table t partitioned by none;": LayoutChange("PARTITIONED BY"),
+    "ALTER TABLE t PARTITIONED BY (none)": LayoutChange("PARTITIONED BY", parse("none", None).partition),
+    "ALTER TABLE t ADD PARTITION FIELD bucket(id, 16)": LayoutChange("ADD", parse("bucket(16, id)", None).partition),
+    "ALTER TABLE t DROP PARTITION FIELD day(ts)": LayoutChange("DROP", parse("days(ts)", None).partition),
+    "ALTER TABLE t REPLACE PARTITION FIELD days(ts) WITH hours(ts)": LayoutChange(
+        "REPLACE", parse("days(ts), hours(ts)", None).partition
+    ),
+    "ALTER TABLE t WRITE ORDERED BY a, `b c` ASC, d NULLS LAST": LayoutChange(
+        "CLUSTER BY", parse("a, `b c`, d", None).partition
+    ),
+    "ALTER TABLE t WRITE UNORDERED": LayoutChange("CLUSTER BY"),
 }
 
 
@@ -138,6 +156,8 @@ def test_parameters_stand_for_numbers_texts_and_names():
     assert rules.parse(rules.opened("RESTORE t VERSION AS OF :v", named), named) == rules.Restore("v2013")
     found = rules.opened("OPTIMIZE IDENTIFIER(?) WHERE a > ? AND b < ?", ["t", 1, 2])
     assert rules.parse(found, ["t", 1, 2]) == rules.Optimize("a > ? AND b < ?", 1)
+    found = rules.opened("ALTER TABLE IDENTIFIER(?) PARTITIONED BY (bucket(?, id))", ["t", 8])
+    assert rules.parse(found, ["t", 8]) == LayoutChange("PARTITIONED BY", parse("bucket(8, id)", None).partition)
     with pytest.raises(InvalidOption, match=r":gone.*no value"):
         rules.parse(rules.opened("VACUUM t RETAIN :gone HOURS", named), named)
     with pytest.raises(InvalidOption, match="number or a text"):
@@ -160,6 +180,15 @@ def test_parameters_stand_for_numbers_texts_and_names():
         ("RESTORE TABLE t", "at its end"),
         ("RESTORE TABLE t TO VERSION 3", "at 'VERSION'"),
         ("ALTER TABLE t CREATE BRANCH", "at its end"),
+        ("ALTER TABLE t PARTITIONED BY", "at its end"),
+        ("ALTER TABLE t PARTITIONED BY id", "at 'id'"),
+        ("ALTER TABLE t PARTITIONED BY ()", "at ')'"),
+        ("ALTER TABLE t PARTITIONED BY (a b)", "at 'b'"),
+        ("ALTER TABLE t PARTITIONED BY (bucket(8, id", "at its end"),
+        ("ALTER TABLE t PARTITIONED BY (bucket(1.5, id))", "'1.5' is not a whole number"),
+        ("ALTER TABLE t ADD PARTITION FIELD a, b", "at ','"),
+        ("ALTER TABLE t REPLACE PARTITION FIELD a", "at its end"),
+        ("ALTER TABLE t WRITE a", "at 'a'"),
         ("ALTER TABLE t CREATE TAG x AS OF VERSION 3 WITH SNAPSHOT RETENTION 2 SNAPSHOTS", "at 'WITH'"),
     ],
 )
@@ -168,6 +197,28 @@ def test_what_cannot_be_read_is_refused_with_the_form(text, where):
         rules.parse(rules.opened(text))
     assert where in refusal.value.message
     assert refusal.value.hint.startswith("Its form is: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "instead"),
+    [
+        ("ADD PARTITION FIELD bucket(8, id) AS shard", "bucket(8, id) cannot have another name", "Leave AS out"),
+        ("REPLACE PARTITION FIELD a WITH b AS c", "b cannot have another name", "Leave AS out"),
+        ("WRITE DISTRIBUTED BY PARTITION", "WRITE DISTRIBUTED cannot be declared", "CLUSTER BY (a, b)"),
+        ("WRITE LOCALLY ORDERED BY a", "WRITE LOCALLY cannot be declared", "CLUSTER BY (a, b)"),
+        ("WRITE ORDERED BY a DESC", "in no other order", "CLUSTER BY (a, b)"),
+        ("WRITE ORDERED BY a ASC NULLS FIRST", "in no other order", "CLUSTER BY (a, b)"),
+        ("WRITE ORDERED BY bucket(8, id)", "in no other order", "ZORDER BY"),
+        ("PARTITIONED BY (a.b)", "a field inside of a column", "Name whole columns"),
+        ("PARTITIONED BY (foo(id))", "cannot be partitioned by foo", "bucket(n, column)"),
+        ("PARTITIONED BY (bucket(0, id))", "must be 1 to 1024", ""),
+    ],
+)
+def test_what_has_no_counterpart_is_refused_with_the_statement_that_has(text, said, instead):
+    with pytest.raises((Refused, InvalidOption)) as refusal:
+        rules.parse(rules.opened(f"ALTER TABLE t {text}"))
+    assert said in refusal.value.message
+    assert instead in (refusal.value.hint or "")
 
 
 @pytest.mark.parametrize(

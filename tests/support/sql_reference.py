@@ -313,6 +313,21 @@ STATEMENTS = [
     Statement("RESTORE TABLE lake.ns1.t TO VERSION AS OF 1"),
     Statement("ALTER TABLE lake.ns1.t CREATE BRANCH b"),
     Statement("ALTER TABLE lake.ns1.t CREATE TAG g"),
+    Statement("ALTER TABLE lake.ns1.t PARTITIONED BY (v, bucket(4, id))"),
+    Statement("ALTER TABLE lake.ns1.t PARTITIONED BY NONE"),
+    Statement("ALTER TABLE lake.ns1.t ADD PARTITION FIELD bucket(4, id)"),
+    Statement("ALTER TABLE lake.ns1.t ADD PARTITION FIELD id AS shard", "Partition field id cannot have another name"),
+    Statement("ALTER TABLE lake.ns1.t DROP PARTITION FIELD id", "The table is not partitioned by id"),
+    Statement("ALTER TABLE lake.ns1.t REPLACE PARTITION FIELD id WITH v", "The table is not partitioned by id"),
+    Statement("ALTER TABLE lake.ns1.t WRITE ORDERED BY id, v"),
+    Statement("ALTER TABLE lake.ns1.t WRITE ORDERED BY id DESC", "in no other order"),
+    Statement("ALTER TABLE lake.ns1.t WRITE UNORDERED"),
+    Statement(
+        "ALTER TABLE lake.ns1.t WRITE DISTRIBUTED BY PARTITION", "WRITE DISTRIBUTED cannot be declared by itself"
+    ),
+    Statement(
+        "ALTER TABLE lake.ns1.t SET TBLPROPERTIES ('lance_spark.partition_by' = 'days(ts)')", "there is no column 'ts'"
+    ),
 ]
 
 # On Spark 4.0, what it answers otherwise: most of these statements are newer than it.
