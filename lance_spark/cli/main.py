@@ -60,7 +60,6 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "blame": ("rows have no lines", "lance-git serve shows which branch and version changed a row."),
     "bisect": ("it searches no history", "lance-git log lists versions; lance-git diff A..B --rows compares two."),
     "grep": ("it reads no rows", "Read in Spark: spark.read.format('lance').load(...).where(...)."),
-    "config": ("settings are in a file", "Edit .lance-git/config.toml; remotes: lance-git remote."),
     "worktree": (
         "a branch is a directory of its own",
         "Go to DATASET/tree/BRANCH with cd, or make a second workspace: lance-git init DATASET DIR.",

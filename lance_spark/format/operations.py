@@ -334,6 +334,8 @@ class VersionDetail(Recorded):
     """Other places that hold files of the version."""
     storage_version: str
     stable_row_ids: bool
+    layout: str = ""
+    """As in SQL: ``PARTITIONED BY (days(ts)) CLUSTER BY (a, b)``; empty without one."""
 
 
 # --- Fragments that two versions share, and changes of the others

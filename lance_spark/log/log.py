@@ -30,6 +30,7 @@ from lance_spark.core.texts import moment_at
 from lance_spark.errors import LanceSparkError, NotFound
 from lance_spark.format.contents import Contents, decode_contents
 from lance_spark.format.manifest import decode_head
+from lance_spark.format.mem_wal import INDEX
 from lance_spark.format.operations import (
     ConfigChange,
     Index,
@@ -43,6 +44,8 @@ from lance_spark.format.operations import (
 )
 from lance_spark.format.transactions import UNKNOWN
 from lance_spark.format.versions import ACTION, BEGIN, REORDERED, SOURCE, read_trace
+from lance_spark.layout.declaring import look
+from lance_spark.layout.layout_rules import SETTINGS
 from lance_spark.log import print_rules
 from lance_spark.scan import fragment_reads
 from lance_spark.storage import datasets, refs
@@ -388,7 +391,14 @@ def show(location: DatasetLocation, pin: PinnedVersion) -> VersionDetail:
     cursor = next(iter(chain), None)
     if cursor is None or cursor.pin.version != pin.version:
         raise NotFound(f"Version {pin} was removed a moment ago.")
-    return _detail(cursor.entry(), decode_contents(content), chain.previous)
+    contents = decode_contents(content)
+    found = _detail(cursor.entry(), contents, chain.previous)
+    return replace(found, layout=str(look(location, pin)[0])) if _has_layout(contents) else found
+
+
+def _has_layout(contents: Contents) -> bool:
+    """Whether it may have one, which only then is looked for."""
+    return bool({*SETTINGS} & contents.config.keys()) or any(each.name == INDEX for each in contents.indexes)
 
 
 def _detail(entry: LogEntry, contents: Contents, previous: Contents | None) -> VersionDetail:

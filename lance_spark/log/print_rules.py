@@ -329,6 +329,8 @@ def show_lines(detail: VersionDetail) -> Iterator[show.Line]:
         "files": ", ".join(files),
         "format": f"{detail.storage_version or 'before 1.0'}{row_ids}",
     }
+    if detail.layout:
+        facts["layout"] = detail.layout
     yield from (_fact(name, value) for name, value in facts.items())
     yield from (_fact("base", base) for base in detail.bases)
     yield []

@@ -19,6 +19,7 @@ from lance_spark.core.location import is_within
 from lance_spark.core.refs import MAIN, PinnedVersion
 from lance_spark.errors import InvalidOption, NotCommittable, Refused
 from lance_spark.format.contents import REPLACED, Contents, DataFile, Field, Fragment, renumbered_fragment
+from lance_spark.format.mem_wal import INDEX
 from lance_spark.format.operations import Step, Steps, key_fields
 from lance_spark.format.row_ids import Connected, Rewrite, kept_row_ids, matched_row_ids, read_row_ids, write_row_ids
 from lance_spark.format.versions import BRINGING, PERHAPS, Copy, Root, Snapshot, Trace, by_file, counterpart, delta
@@ -164,8 +165,6 @@ def _step(step: Step, ids: Ids) -> Step:
 BOTH_SET = "both sides changed setting"
 NO_COLUMN = "names a column that the result does not have"
 _OF_LANCE = "lance."
-_MEM_WAL = "__lance_mem_wal"
-"""The index that declares the layout of the JVM connector."""
 Values = Mapping[str, "str | None"]
 """By key; None removes it."""
 
@@ -247,7 +246,7 @@ def setting_changes(now: Contents, wanted: Contents) -> SettingChange:
 
 
 def _is_foreign(key: str, ours: Contents) -> bool:
-    return key == PARTITION_BY and any(segment.name == _MEM_WAL for segment in ours.indexes)
+    return key == PARTITION_BY and any(segment.name == INDEX for segment in ours.indexes)
 
 
 def _told(key: str, ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:

@@ -202,6 +202,7 @@ def layout_facts(detail: VersionDetail) -> tuple[tuple[str, str], ...]:
         ("data files", f"{detail.data_files:,}, {readable(detail.bytes)}"),
         ("deleted rows", deleted if detail.deletion_files else "none"),
         ("format", f"{detail.storage_version or 'before 1.0'}{', stable row ids' if detail.stable_row_ids else ''}"),
+        *((("layout", detail.layout),) if detail.layout else ()),
         *((("other places", masked(", ".join(detail.bases))),) if detail.bases else ()),
     )
 

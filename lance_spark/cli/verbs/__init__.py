@@ -37,6 +37,7 @@ GROUPS = {
         "gc": "upkeep.gc",
         "expire-refs": "upkeep.expire_refs",
         "fsck": "upkeep.fsck",
+        "config": "config.command",
         "relocate": "remote.relocate",
     },
 }
