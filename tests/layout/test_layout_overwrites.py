@@ -5,6 +5,7 @@ import os
 import lance
 import pyarrow as pa
 import pytest
+from support.processes import Job, Team
 
 from lance_spark.core.table_options import REPLACES
 from lance_spark.engine.local import LocalRunner
@@ -107,6 +108,43 @@ def test_what_others_did_to_a_replaced_partition_is_a_conflict(uri, what, day, c
         return
     finish(job, fragments)
     assert held(uri) == sorted([each for each in before if each[0] != 2] + expected(new))
+
+
+def overwrite(job, uri, options, rows):
+    """In a process that planned it and wrote its files beside others. Returns whether it was committed."""
+    job, fragments = job
+    try:
+        finish(job, fragments)
+    except Conflict:
+        return False
+    return True
+
+
+def planned(uri, options, rows):
+    dynamic = "partitionOverwriteMode" in options
+    job = begin(plan_write({"path": uri, **options}, rows.schema, dynamic))
+    return job, write_rows(job, rows.to_batches())
+
+
+@pytest.fixture(scope="module")
+def team():
+    with Team(2) as found:
+        yield found
+
+
+WAYS = {"dynamic": lambda _: DYNAMIC, "a partition": lambda day: {REPLACES: f"day = {day}"}}
+
+
+@pytest.mark.parametrize("other", [2, 3])
+@pytest.mark.parametrize("way", WAYS)
+def test_of_two_processes_that_replace_one_partition_one_does_and_of_two_partitions_both(uri, team, way, other):
+    write(uri, rows_of([1, 2, 3]), partition_by="day")
+    new = [rows_of([2], 500), rows_of([other], 600)]
+    days = (2, other)
+    done = team.run([Job(overwrite, (uri, WAYS[way](day), rows), planned) for day, rows in zip(days, new, strict=True)])
+    kept = [each for each in expected(rows_of([1, 2, 3])) if each[0] not in days]
+    assert done.count(True) == (1 if other == 2 else 2)
+    assert held(uri) == sorted(kept + [row for ok, rows in zip(done, new, strict=True) if ok for row in expected(rows)])
 
 
 def test_deleting_a_partition_reads_and_writes_no_rows(uri):

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from lance.fragment import LanceFragment
 
+from lance_spark import LanceTable
 from lance_spark.core.table_options import ReadOptions
 from lance_spark.errors import InvalidOption, Refused
 from lance_spark.layout.facts import fragment_bounds
@@ -223,3 +224,13 @@ def test_the_key_that_the_jvm_connector_declared_is_obeyed(uri):
     assert excluded(locate(uri), pin_latest(locate(uri), None), "id = 7")
     with pytest.raises(Refused, match="The layout of"):
         write(uri, rows, partition_by="day")
+    table = LanceTable.for_path(uri)
+    assert (table.layout.describe().partition_by, table.layout.describe().foreign) == ("bucket(4, id)", True)
+    for change in (("day",), ()):
+        with pytest.raises(Refused, match=r"JVM connector partitioned .* by bucket\(4, id\), and that stays"):
+            table.layout.partition_by(*change)
+    assert table.layout.cluster_by("day").cluster_by == "day"
+    assert lance.dataset(uri).config() == {"lance_spark.cluster_by": "day"}
+    table.optimize()
+    assert lance.dataset(uri).mem_wal_index_details()["sharding_specs"]
+    assert lance.dataset(uri).count_rows() == 200

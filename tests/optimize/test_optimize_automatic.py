@@ -6,6 +6,7 @@ import lance
 import pyarrow as pa
 import pytest
 from support import stream_queries
+from support.processes import Job, Team
 
 from lance_spark import LanceTable
 from lance_spark.catalog.staging import alter_properties
@@ -40,6 +41,18 @@ def test_appends_never_leave_many_small_fragments(t, uri):
         t.write(rows(key))
         assert fragments(uri) < 4
     assert ids(uri) == [*range(12)]
+
+
+def append(uri, first):
+    for key in range(first, first + 10):
+        LanceTable.for_path(uri).write(rows(key))
+
+
+def test_writers_beside_each_other_compact_and_none_of_them_meets_a_conflict(t, uri):
+    with Team(2) as team:
+        team.run([Job(append, (uri, first)) for first in (100, 200)])
+    assert ids(uri) == [0, *range(100, 110), *range(200, 210)]
+    assert fragments(uri) < 2 * 4
 
 
 def test_a_branch_leaves_what_it_inherited(t, uri):
