@@ -99,7 +99,12 @@ INDEXES: Mapping[str, str] = {
     "optimize": _call("create_index", "column => 'id', replace => true"),
     "stats": "SELECT * FROM lake.ns.t.indexes",
 }
-LAYOUT: Mapping[str, str] = dict.fromkeys(("analyze", "cluster_by", "describe", "partition_by"), _PYTHON)
+LAYOUT: Mapping[str, str] = {
+    "analyze": _call("analyze"),
+    "cluster_by": _ALTER + "CLUSTER BY (a, b)",
+    "describe": "SHOW CREATE TABLE lake.ns.t",
+    "partition_by": _ALTER + "PARTITIONED BY (days(ts))",
+}
 CONSTRAINTS: Mapping[str, str] = {
     "add": _ALTER + "ADD CONSTRAINT positive CHECK (price > 0)",
     "drop": _ALTER + "DROP CONSTRAINT positive",
