@@ -21,6 +21,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.format import operations
 from lance_spark.format.contents import Contents, Fragment, decode_contents
+from lance_spark.format.python_values import python_rows
 from lance_spark.format.row_values import ADDRESS, HASHED, RowChanges, compare_hashed, hashed
 from lance_spark.scan import fragment_reads
 from lance_spark.storage import refs, versions
@@ -495,5 +496,5 @@ def _at(source: fragment_reads.RowSource, addresses: Iterable[int]) -> dict[int,
     )
     selected = fragment_reads.RowSource(source.location, source.pin, parts)
     names = list(fragment_reads.stored_schema(source.location, source.pin).names)
-    rows = [row for batch in fragment_reads.read_rows(selected, names) for row in batch.to_pylist()]
+    rows = [row for batch in fragment_reads.read_rows(selected, names) for row in python_rows(batch)]
     return {row.pop(ADDRESS): row for row in rows}

@@ -23,7 +23,7 @@ import pyarrow.types as pt
 
 from lance_spark.core.layout import is_generated
 from lance_spark.layout.hash_rules import bucket_of
-from lance_spark.layout.key_rules import Key, key_of, key_of_rows, plain
+from lance_spark.layout.key_rules import Key, counted, key_of, key_of_rows
 from lance_spark.layout.layout_rules import BUCKET, IDENTITY, NO_LAYOUT, TableLayout, Transform
 
 FACTS = "lance_spark.facts"
@@ -74,9 +74,8 @@ def bounds_of(values: pa.Array, buckets: Iterable[int] = ()) -> Bounds | None:
         return None
     if pt.is_floating(kind) and pc.any(pc.is_nan(values)).as_py():
         return None
-    found = pc.min_max(values)
-    low, high = (plain(pa.array([found[end].as_py()], kind) if found[end].is_valid else pa.nulls(1, kind))[0]
-                 for end in ("min", "max"))  # fmt: skip
+    found = pc.min_max(counted(values))
+    low, high = found["min"].as_py(), found["max"].as_py()
     if isinstance(low, str) and max(len(low), len(high)) > _LONGEST:
         return None
     only = [(count, np.unique(bucket_of(values, count))) for count in buckets]
@@ -275,22 +274,8 @@ def only_key(
         if each.name == IDENTITY:
             ends = [known.low, known.high]
         else:  # none of them decreases where its column grows
-            ends = [
-                key_of(each, kinds[each.column], _value(end, kinds[each.column])) for end in (known.low, known.high)
-            ]
+            ends = [key_of(each, kinds[each.column], end) for end in (known.low, known.high)]
         if ends[0] != ends[1]:
             return None
         found.append(ends[0])
     return tuple(found)
-
-
-def _value(end: Any, kind: pa.DataType) -> Any:
-    """A bound as pyarrow takes it for an array of the type."""
-    if pt.is_date32(kind) or pt.is_timestamp(kind):
-        storage = pa.int32() if pt.is_date32(kind) else pa.int64()
-        return pa.array([end], storage).cast(kind)[0].as_py() if pt.is_date32(kind) else _instant(end, kind)
-    return end
-
-
-def _instant(end: int, kind: pa.DataType) -> Any:
-    return pa.array([end], pa.int64()).cast(kind)[0]

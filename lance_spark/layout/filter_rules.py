@@ -19,6 +19,7 @@ import pyarrow.types as pt
 
 from lance_spark.layout.fact_rules import Bounds, tracked
 from lance_spark.layout.hash_rules import bucket_of
+from lance_spark.layout.key_rules import array_of
 
 
 @dataclass(frozen=True)
@@ -231,7 +232,7 @@ class _Parser:
         kind = self._schema.field(name).type
         hashed = []
         for count in self._buckets.get(name, ()) if operator in ("=", "IN") else ():
-            hashed.append((count, tuple(bucket_of(_array(values, kind), count).tolist())))
+            hashed.append((count, tuple(bucket_of(array_of(values, kind), count).tolist())))
         return Compared(name, operator, tuple(values), tuple(hashed))
 
     def _column(self, token: _Token) -> str | None:
@@ -249,12 +250,6 @@ class _Parser:
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pt.is_string(kind) or pt.is_large_string(kind))
-
-
-def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    if pt.is_date32(kind):
-        return pa.array(values, pa.int32()).cast(kind)
-    return pa.array(values, pa.int64()).cast(kind) if pt.is_timestamp(kind) else pa.array(values, kind)
 
 
 def _depths(tokens: list[_Token]) -> Iterator[int]:

@@ -17,7 +17,6 @@ from lance_spark.layout.layout_rules import BUCKET, IDENTITY, TRUNCATE, TableLay
 
 Key: TypeAlias = "tuple[Any, ...]"
 """The key of a partition: for each transform a number, a text, a boolean, a Decimal or None."""
-_EPOCH_YEAR = 1970
 _BATCH = 65_536
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -36,17 +35,21 @@ def key_column(transform: Transform, values: pa.Array) -> pa.Array:
         return _floored(values, 86_400) if pt.is_timestamp(values.type) else values.cast(pa.int32())
     if transform.name == "hours":
         return _floored(values, 3_600)
-    years = pc.subtract(pc.year(values), _EPOCH_YEAR)
-    if transform.name == "years":
-        return years.cast(pa.int32())
-    return pc.subtract(pc.add(pc.multiply(years, 12), pc.month(values)), 1).cast(pa.int32())
+    days = _floored(values, 86_400) if pt.is_timestamp(values.type) else values.cast(pa.int32())
+    # Not pyarrow's year, which wraps around beyond 32767.
+    months = days.fill_null(0).to_numpy().astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+    found = months if transform.name == "months" else np.floor_divide(months, 12)
+    return pa.array(found.astype(np.int32), pa.int32(), mask=_nulls(days))
+
+
+def _nulls(values: pa.Array) -> npt.NDArray[np.bool_] | None:
+    return values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
 
 
 def _floored(values: pa.Array, seconds: int) -> pa.Array:
     ticks = values.cast(pa.int64())
     whole = np.floor_divide(ticks.fill_null(0).to_numpy(), seconds * _PER_SECOND[values.type.unit])
-    mask = ticks.is_null().to_numpy(zero_copy_only=False) if ticks.null_count else None
-    return pa.array(whole.astype(np.int32), pa.int32(), mask=mask)
+    return pa.array(whole.astype(np.int32), pa.int32(), mask=_nulls(ticks))
 
 
 def _truncated(values: pa.Array, width: int) -> pa.Array:
@@ -55,22 +58,32 @@ def _truncated(values: pa.Array, width: int) -> pa.Array:
     numbers = values.cast(pa.int64()).fill_null(0).to_numpy()
     # Below the lowest multiple of the width that fits, the numbers wrap around, as in Iceberg.
     floored = numbers - np.mod(numbers, width)
-    mask = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
-    return pa.array(floored, pa.int64(), mask=mask)
+    return pa.array(floored, pa.int64(), mask=_nulls(values))
 
 
 def key_of(transform: Transform, kind: pa.DataType, value: Any) -> Any:
-    return plain(key_column(transform, pa.array([value], kind)))[0]
+    """The key of a value as it stands in facts."""
+    return plain(key_column(transform, array_of([value], kind)))[0]
+
+
+def counted(values: pa.Array) -> pa.Array:
+    """Dates as days, instants in their column's unit: Python has neither after the year 9999 nor before the year 1."""
+    if pt.is_date32(values.type):
+        return values.cast(pa.int32())
+    return values.cast(pa.int64()) if pt.is_timestamp(values.type) else values
 
 
 def plain(values: pa.Array) -> list[Any]:
-    """Values as they stand in keys and facts: dates as days, instants in their column's unit."""
-    if pt.is_date32(values.type):
-        values = values.cast(pa.int32())
-    elif pt.is_timestamp(values.type):
-        values = values.cast(pa.int64())
-    found: list[Any] = values.to_pylist()
+    """Values as they stand in keys and facts."""
+    found: list[Any] = counted(values).to_pylist()
     return found
+
+
+def array_of(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Values as they stand in keys and facts, as values of a column."""
+    if pt.is_date32(kind):
+        return pa.array(values, pa.int32()).cast(kind)
+    return pa.array(values, pa.int64()).cast(kind) if pt.is_timestamp(kind) else pa.array(values, kind)
 
 
 def divided(layout: TableLayout, batch: pa.RecordBatch) -> Iterator[tuple[Key, pa.RecordBatch]]:

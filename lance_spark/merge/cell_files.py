@@ -27,6 +27,7 @@ from lance_spark.format.blobs import without_rows
 from lance_spark.format.column_defaults import default_of, value_of
 from lance_spark.format.contents import Fragment
 from lance_spark.format.operations import Steps
+from lance_spark.format.python_values import python_value
 from lance_spark.format.row_ids import read_row_ids
 from lance_spark.format.row_values import ADDRESS
 from lance_spark.format.schema import row_width
@@ -448,14 +449,14 @@ def _named(columns: Sequence[CellColumn], keys: Sequence[str], found: Cells, par
     known = found.base if part.base[row] != NOWHERE else found.ours
     at_keys = [place for place, column in enumerate(columns) if column.base in keys and place in known]
     if at_keys:
-        return ", ".join(f"{columns[place].base}={known[place][row].as_py()!r}" for place in at_keys)
+        return ", ".join(f"{columns[place].base}={python_value(known[place][row])!r}" for place in at_keys)
     address = part.base[row] if part.base[row] != NOWHERE else (part.home.id << 32) + part.rows[row]
     return f"row {address & 0xFFFFFFFF} of fragment {address >> 32}"
 
 
 def json_value(value: pa.Scalar) -> Any:
     """A cell as JSON: a number or a short text as it is, anything else as text."""
-    found = value.as_py()
+    found = python_value(value)
     if isinstance(found, float) and not math.isfinite(found):
         return str(found)
     if found is None or isinstance(found, bool | int | float):

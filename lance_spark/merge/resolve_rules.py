@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_spark.errors import InvalidOption
+from lance_spark.format.python_values import python_rows, python_values
 from lance_spark.merge.cell_rules import CellColumn, Cells, Given, Mask
 from lance_spark.merge.change_rules import Rows
 
@@ -148,11 +149,11 @@ def _places(question: RowQuestion, table: pa.Table) -> Rows:
     if ROW in table.column_names:
         found = table[ROW].to_pylist()
     elif question.keys and set(question.keys) <= set(table.column_names):
-        wanted = zip(*(asked_rows[name].to_pylist() for name in question.keys), strict=True)
+        wanted = zip(*(python_values(asked_rows[name]) for name in question.keys), strict=True)
         numbers = {key: number for number, key in enumerate(wanted)}
         found = [
             numbers.get(key, f"with {question.keys} = {key}")
-            for key in zip(*(table[name].to_pylist() for name in question.keys), strict=True)
+            for key in zip(*(python_values(table[name]) for name in question.keys), strict=True)
         ]
     else:
         names = f"'{ROW}'" + (f" or {list(question.keys)}" if question.keys else "")
@@ -164,7 +165,7 @@ def _places(question: RowQuestion, table: pa.Table) -> Rows:
         raise _wrong(f"{len(found) - len({*found})} rows are in it twice")
     missing = sorted({*range(asked_rows.num_rows)} - {*found})
     if missing:
-        shown = asked_rows.select([ROW, *question.keys]).take(missing[:_NAMED]).to_pylist()
+        shown = python_rows(asked_rows.select([ROW, *question.keys]).take(missing[:_NAMED]))
         raise _wrong(f"{len(missing)} of {asked_rows.num_rows} rows are missing, such as {shown}")
     return np.array(found, np.int64)
 

@@ -28,6 +28,7 @@ from lance_spark.format import versions as format_versions
 from lance_spark.format.column_defaults import default_of, value_of
 from lance_spark.format.contents import Field, Fragment
 from lance_spark.format.operations import Steps, key_columns
+from lance_spark.format.python_values import python_rows
 from lance_spark.format.row_ids import Connected, Pairs, Rewrite
 from lance_spark.format.row_values import HASHED, Hashes, equal_rows, hash_rows, hashed
 from lance_spark.format.versions import Snapshot, by_file, columns, counterpart, delta, same_deletion
@@ -290,7 +291,7 @@ def examples(
     if not keys or not offsets:
         return ()
     source = RowSource(location, base.pin, (FragmentRows(fragment.id, pa.array(offsets, pa.uint32())),))
-    return tuple(_shown(row) for batch in read_rows(source, keys) for row in batch.select(keys).to_pylist())
+    return tuple(_shown(row) for batch in read_rows(source, keys) for row in python_rows(batch.select(keys)))
 
 
 def _shown(row: Mapping[str, Any]) -> str:
@@ -475,7 +476,7 @@ class ResultRows:
                 found = np.flatnonzero(conflict_rules.lacking(column, (*path[1:], *inside)))
             else:
                 found = np.arange(batch.num_rows)
-            for row in batch.take(pa.array(found[: _EXAMPLES - count])).to_pylist():
+            for row in python_rows(batch.take(pa.array(found[: _EXAMPLES - count]))):
                 yield _row(row, shown)
             count += len(found)
             if count >= _EXAMPLES:
@@ -669,7 +670,7 @@ class ResultRows:
         ]
         wanted = [*dict.fromkeys([*shown, entry.path[0]])]
         batches = _rows(location, now, parts, wanted)
-        return [], tuple(_row(row, wanted) for batch in batches for row in batch.to_pylist())
+        return [], tuple(_row(row, wanted) for batch in batches for row in python_rows(batch))
 
     def _key_of(self, base: Snapshot, now: Snapshot) -> tuple[str, ...]:
         """The key by which rows of two versions can be matched; none if there is none."""
@@ -720,7 +721,7 @@ class _KeyRows:
         seen: dict[str, None] = {}
         for batch, own in self.hashes():
             found = batch.take(pa.array(np.flatnonzero(np.isin(own, keys))))
-            seen |= dict.fromkeys(_row(row, self.names) for row in found.to_pylist())
+            seen |= dict.fromkeys(_row(row, self.names) for row in python_rows(found))
             if len(seen) >= _EXAMPLES:
                 break
         return tuple([*seen][:_EXAMPLES])

@@ -14,6 +14,7 @@ import pyarrow as pa
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import CorruptData
+from lance_spark.format.python_values import python_rows
 from lance_spark.format.schema import ROW_ADDRESS, conform
 from lance_spark.pushdown.filters import literal
 from lance_spark.rows.action_rules import DELETE, INSERT, NEW, OPERATION, OUTCOMES, PARTS, UPDATE, checksum
@@ -170,7 +171,7 @@ def take_row(location: DatasetLocation, pin: PinnedVersion, address: int, column
     names = [name for name in columns if name in dataset.schema.names] or dataset.schema.names[:3]
     with translated(location, "reading a row"):
         fragment = dataset.get_fragment(address >> 32)
-        rows = fragment.scanner(columns=names, filter=f"_rowaddr = {address}").to_table().to_pylist()
+        rows = python_rows(fragment.scanner(columns=names, filter=f"_rowaddr = {address}").to_table())
     return dict(rows[0]) if rows else {}
 
 

@@ -40,6 +40,7 @@ from lance_spark.disk_usage.disk_usage import catalog_storage, storage
 from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import InvalidOption, LanceSparkError, NotFound, Refused
 from lance_spark.format.operations import key_columns
+from lance_spark.format.python_values import python_rows
 from lance_spark.format.versions import read_trace
 from lance_spark.fsck.fsck import fsck
 from lance_spark.fsck.option_rules import FsckOptions
@@ -350,7 +351,7 @@ def look_at_rows(location: DatasetLocation, ref: str, everything: bool, count: i
     pin = resolve_expression(location, ref, None)
     names = list(schema_of(location, pin).names)
     shown = page_rules.rows_grid(names, [], everything)
-    rows = head(location, pin, count, shown.names).to_pylist() if shown.names else []
+    rows = python_rows(head(location, pin, count, shown.names)) if shown.names else []
     return page_rules.rows_grid(names, rows, everything)
 
 

@@ -14,6 +14,7 @@ from lance_spark.core.ref_names import branch_or_none, is_service_branch, missin
 from lance_spark.core.refs import MAIN, PinnedVersion, RefTable
 from lance_spark.errors import CorruptData, InvalidOption, LanceSparkError, NotFound
 from lance_spark.format.operations import LogEntry, key_columns
+from lance_spark.format.python_values import python_rows
 from lance_spark.log.log import log
 from lance_spark.scan.fragment_reads import head, schema_of
 from lance_spark.storage.datasets import pin_latest
@@ -152,7 +153,7 @@ class _Search:
             condition = row_rules.condition(schema, self.column, self.text)
         except InvalidOption:
             return ()
-        rows: list[Row] = head(self.location, pin, row_rules.MOST_ROWS + 1, None, condition).to_pylist()
+        rows: Sequence[Row] = python_rows(head(self.location, pin, row_rules.MOST_ROWS + 1, None, condition))
         self.more = self.more or len(rows) > row_rules.MOST_ROWS
         return tuple(rows[: row_rules.MOST_ROWS])
 

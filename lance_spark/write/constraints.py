@@ -10,6 +10,7 @@ from lance_spark import hints
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import AlreadyExists, Conflict, InvalidOption, NotFound, Refused, SchemaMismatch
+from lance_spark.format.python_values import python_rows, python_value
 from lance_spark.storage.commits import attempts, overtaken
 from lance_spark.storage.datasets import delete_config, open_pinned, pin_latest, update_config
 from lance_spark.storage.failures import translated
@@ -68,8 +69,8 @@ def breaking(location: DatasetLocation, check: Check, rows: list[str], outcome: 
 def shown_rows(check: Check, batch: pa.RecordBatch, broken: pa.Array) -> Iterator[str]:
     """Some rows, by the columns that a constraint names."""
     names = [name for name in check.columns if name in batch.schema.names]
-    for row in batch.select(names or batch.schema.names[:1]).take(broken[:EXAMPLES]).to_pylist():
-        row |= {name: value.as_py() for name, value in check.constants.items() if name not in names}
+    for row in python_rows(batch.select(names or batch.schema.names[:1]).take(broken[:EXAMPLES])):
+        row |= {name: python_value(value) for name, value in check.constants.items() if name not in names}
         shown = [name for name in check.columns if name in row] if names else check.columns
         yield ", ".join(f"{name} = {_short(row.get(name))}" for name in shown)
 

@@ -7,7 +7,7 @@ import pytest
 
 from lance_spark.errors import InvalidOption
 from lance_spark.layout import grouping_rules as rules
-from lance_spark.layout.fact_rules import Bounds, bounds_of
+from lance_spark.layout.fact_rules import Bounds, bounds_of, only_key
 from lance_spark.layout.layout_rules import BUCKET, IDENTITY, TRUNCATE, Transform, parse
 from lance_spark.scan.partition_rules import FragmentSize, ScanPartition, ScanRequest, plan_by_key, weights_by_key
 
@@ -70,6 +70,26 @@ def test_a_float_with_nan_has_no_facts_and_no_key():
     assert bounds_of(pa.array([float("nan")]), (4,)) is None
     assert rules.grouping_of(parse("bucket(4, f)", None).partition, STORED, {0: {}}, [0]) is None
     assert rules.grouping_of(parse("day", None).partition, STORED, {}, []) is None
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+@pytest.mark.parametrize(
+    ("ends", "keys"),
+    [
+        ((2**62,) * 2, [(53_375_995,), (146_138,)]),  # beyond the dates of Python, and beyond years of 16 bits
+        ((-62_135_596_800_000_001,) * 2, [(-719_163,), (-1970,)]),
+        ((0, 253_402_300_800_000_000), [None, None]),
+        ((0, 65_536 * 31_556_952_000_000), [None, None]),
+    ],
+)
+def test_days_and_moments_beyond_the_dates_of_python_have_facts_and_keys(ends, keys, zone):
+    moments = pa.array(ends, pa.int64()).cast(pa.timestamp("us", zone))
+    days = pa.array([each // DAY for each in ends], pa.int32()).cast(pa.date32())
+    for column, known in ((moments, ends), (days, tuple(each // DAY for each in ends))):
+        found = bounds_of(column, (2,))
+        assert found[:3] == (*known, False)
+        transforms = parse("days(a), years(a)", None).partition
+        assert [only_key([each], {"a": found}, {"a": column.type}) for each in transforms] == keys
 
 
 def test_only_fragments_of_the_read_count():

@@ -59,6 +59,20 @@ def condition(random):
     return one if random.random() < 0.6 else f"({one}) {random.choice(['AND', 'OR'])} ({condition(random)})"
 
 
+@pytest.mark.when(day={"by": ["days(ts)", "ts"]})
+@pytest.mark.parametrize("by", ["days(ts)", "years(ts)", "hours(ts)", "bucket(2, ts)", "ts"])
+def test_moments_beyond_the_dates_of_python_are_written_and_found(uri, by):
+    ticks = [0, 253_402_300_800_000_000, -62_135_596_800_000_001, 2**62]
+    rows = pa.table({"ts": pa.array(ticks, pa.int64()).cast(pa.timestamp("us"))})
+    write(uri, rows, partition_by=by)
+    write(uri, rows, partition_by=by)
+    assert lance.dataset(uri).count_rows() == 8
+    late = f"ts > arrow_cast({ticks[1]}, 'Timestamp(Microsecond, None)')"
+    gone = excluded(locate(uri), pin_latest(locate(uri), None), late)
+    assert gone or by == "bucket(2, ts)"
+    assert sum(LanceFragment.count_rows(lance.dataset(uri).get_fragment(key), late) for key in gone) == 0
+
+
 def append_by_pylance(random, uri):
     lance.write_dataset(rows_of(random, 10), uri, mode="append")
 

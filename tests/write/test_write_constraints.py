@@ -165,6 +165,13 @@ def test_rows_that_break_a_constraint_are_not_written(uri):
     assert t.constraints.list() == {"positive": "x > 0"}
 
 
+def test_a_row_whose_moment_python_does_not_have_is_named(uri):
+    far = pa.array([253_402_300_800_000_000], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    lance.write_dataset(pa.table({"ts": far}), uri)
+    with pytest.raises(SchemaMismatch, match=r"ts = '10000-01-01T00:00:00\.000000Z'"):
+        LanceTable.for_path(uri).constraints.add("early", "ts < TIMESTAMP '2100-01-01 00:00:00Z'")
+
+
 @pytest.mark.when(day=0)
 def test_present_rows_are_checked_first(uri):
     t = table(uri, ("positive", "x > 0"))
