@@ -13,6 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name for it
+from pyspark.sql.types import LongType
 
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.texts import quoted_name
@@ -391,13 +392,16 @@ class AnalyzedChange:
 
     def actions(self) -> DataFrame:
         """The frame of actions, see lance_spark.rows.action_rules."""
-        rows = _Columns(self._data_frame(self._query))
-        fields = [rows.column(OPERATION, F.lit(INSERT)), rows.column(ROW_ADDRESS, F.lit(None).cast("bigint"))]
         kept = kept_columns(self.table.source.stored, self.sets)
-        for each in self.table.source.schema:
-            if each.name not in kept:
-                fields.append(rows.column(each.name, F.lit(None).cast(each.dataType)))
-        found = rows.frame.select(*fields)
+        wanted = {each.name: each.dataType for each in self.table.source.schema if each.name not in kept}
+        found = _Columns(self._data_frame(self._query)).named([OPERATION, ROW_ADDRESS, *wanted])
+        there = {*found.columns}
+        missing = [] if OPERATION in there else [F.lit(INSERT).alias(OPERATION)]
+        for name, kind in {ROW_ADDRESS: LongType(), **wanted}.items():
+            if name not in there:
+                missing.append(F.lit(None).cast(kind).alias(name))
+        if missing:
+            found = found.select("*", *missing)
         if self._deletes_what_matches:
             # Several source rows can have the same action. Inserts have no address, and all of them stay.
             tell = F.coalesce(found[ROW_ADDRESS], -1 - F.monotonically_increasing_id())
@@ -467,6 +471,10 @@ class _Columns:
     def __getitem__(self, name: str) -> Column:
         return self.frame[f"c{self._at[name]}"]
 
-    def column(self, name: str, otherwise: Column) -> Column:
-        """A column under its own name, or its substitute."""
-        return (self[name] if name in self._at else otherwise).alias(name)
+    def named(self, names: Sequence[str]) -> DataFrame:
+        """Those of the columns that there are, under their own names.
+
+        As texts: a Column for each of 1,000 would take seconds of calls to the JVM.
+        """
+        found = [f"c{self._at[name]} AS {quoted_name(name)}" for name in names if name in self._at]
+        return self.frame.selectExpr(*found)

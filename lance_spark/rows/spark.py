@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from decimal import Decimal
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -398,17 +399,23 @@ def expression(given: object) -> Column:
         ) from None
 
 
-def assigned(rows: DataFrame, values: Mapping[str, Column], fields: Mapping[str, st.StructField]) -> dict[str, Column]:
-    """The values, in the types of the columns that they are for.
+def assigned(
+    rows: DataFrame,
+    values: Mapping[str, Column],
+    fields: Mapping[str, st.StructField],
+    known: Mapping[str, st.DataType] = MappingProxyType({}),
+) -> dict[str, Column]:
+    """The values, in the types of the columns that they are for; Spark is asked for types that are not ``known``.
 
     Numbers, strings and times are cast, and a value that the type cannot hold ends the job with an error. Values of
     other types follow the rules of appending. Raises SchemaMismatch for types that can never be cast.
     """
-    if not values:
-        return {}
-    types = rows.select(*(value.alias(f"c{at}") for at, value in enumerate(values.values()))).schema
-    given = zip(values.items(), types, strict=True)
-    return {name: _fitted(value, found.dataType, fields[name]) for (name, value), found in given}
+    asked = [name for name in values if name not in known]
+    types = dict(known)
+    if asked:
+        found = rows.select(*(values[name].alias(f"c{at}") for at, name in enumerate(asked))).schema
+        types |= {name: field.dataType for name, field in zip(asked, found, strict=True)}
+    return {name: _fitted(value, types[name], fields[name]) for name, value in values.items()}
 
 
 def _fitted(value: Column, given: st.DataType, field: st.StructField) -> Column:

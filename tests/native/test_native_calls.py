@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from py4j.clientserver import ClientServerConnection
 
-from lance_spark import capabilities, register
+from lance_spark import LanceTable, capabilities, register
 from lance_spark.jvm import callers, proxies
 from lance_spark.jvm.detection import connected
 from lance_spark.jvm.switches import SWITCH
@@ -106,6 +106,31 @@ def test_without_classes_there_are_the_same_answers_and_more_calls(spark, names,
     with calls() as made:
         assert spark.sql(text).collect() == expected
     assert len(made) > 2 * MOST["in tasks"]
+
+
+COLUMN = {"statement": 6, "handle": 30}
+"""Most calls that each column of a table adds to a MERGE of whole rows: a table of 1,000 has 1,000 times as many."""
+
+
+@pytest.mark.parametrize("way", COLUMN)
+def test_a_merge_makes_few_calls_for_each_column(spark, tmp_path, calls, way):
+    def merged(width):
+        uri = str(tmp_path / f"{width}")
+        rows = pa.table({"id": [1, 2, 3], **{f"c{at}": [1, 2, 3] for at in range(width)}})
+        lance.write_dataset(rows, uri)
+        spark.createDataFrame(rows.slice(2).to_pandas()).createOrReplaceTempView("changed")
+        with calls() as made:
+            if way == "statement":
+                clauses = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+                spark.sql(f"MERGE INTO lance.`{uri}` t USING changed s ON t.id = s.id {clauses}").collect()
+            else:
+                merge = LanceTable.for_path(uri, spark=spark).merge(spark.table("changed"), on="id")
+                merge.when_matched_update_all().when_not_matched_insert_all().execute()
+            return len(made)
+
+    register(spark)
+    merged(2)
+    assert (merged(60) - merged(20)) / 40 <= COLUMN[way]
 
 
 def test_what_is_equal_stays_equal(spark, names):
