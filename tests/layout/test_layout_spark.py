@@ -6,6 +6,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from lance_spark import LanceTable, errors
 from lance_spark.layout.facts import fragment_bounds
+from lance_spark.layout.key_rules import key_column
+from lance_spark.layout.layout_rules import parse
 from lance_spark.storage.datasets import locate, pin_latest
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
@@ -57,6 +59,52 @@ def test_a_table_is_made_with_a_layout_and_all_writes_obey(spark, lake, way):
     assert spark.table("lake.ns1.t").where("c = 'new'").count() == 40
     found = spark.table("lake.ns1.t").where("day = 3 AND id < 50")
     assert sorted(row.id for row in found.collect()) == [3, 8, 13, 18, 23, 28, 33, 38, 43, 48]
+
+
+DECLARED = [
+    ("c", lambda: [F.col("c")]),
+    ("day, bucket(4, id)", lambda: [F.col("day"), F.partitioning.bucket(4, "id")]),
+    ("days(ts), bucket(8, id)", lambda: [F.partitioning.days("ts"), F.partitioning.bucket(8, "id")]),
+    ("years(ts)", lambda: [F.partitioning.years("ts")]),
+    ("months(ts)", lambda: [F.partitioning.months("ts")]),
+    ("hours(ts)", lambda: [F.partitioning.hours("ts")]),
+    ("truncate(2, c)", None),
+    ("truncate(10, day), c", None),
+]
+
+
+@pytest.mark.when(day={"way": ["sql"], "layout": ["days(ts), bucket(8, id)"]})
+@pytest.mark.parametrize("way", ["sql", "sql as select", "writeTo", "a path"])
+@pytest.mark.parametrize(("layout", "transforms"), DECLARED, ids=[each[0] for each in DECLARED])
+def test_every_transform_is_declared_in_every_way_and_a_file_has_one_key(
+    spark, lake, tmp_path, layout, transforms, way
+):
+    rows = rows_of(spark, last=60).coalesce(1)
+    uri = None
+    if way == "sql":
+        spark.sql(f"CREATE TABLE lake.ns1.t (id BIGINT, day INT, ts TIMESTAMP, c STRING) PARTITIONED BY ({layout})")
+        rows.writeTo("lake.ns1.t").append()
+    elif way == "sql as select":
+        rows.createOrReplaceTempView("rows")
+        spark.sql(f"CREATE TABLE lake.ns1.t PARTITIONED BY ({layout}) AS TABLE rows")
+    elif way == "a path":
+        uri = str(tmp_path / "t")
+        rows.write.format("lance").option("partition_by", layout).mode("append").save(uri)
+    elif transforms is None:
+        pytest.skip("Spark has no function for it")
+    else:
+        rows.writeTo("lake.ns1.t").partitionedBy(*transforms()).create()
+    table = lake.table("ns1.t") if uri is None else LanceTable.for_path(uri)
+    told = table.layout.describe()
+    assert (told.partition_by, told.with_facts, told.problem) == (layout, told.fragments, None)
+    parts = parse(layout, None).partition
+    keys = []
+    for fragment in lance.dataset(table.location.uri).get_fragments():
+        found = fragment.to_table().combine_chunks()
+        keys.append({*zip(*(key_column(each, found[each.column].chunk(0)).to_pylist() for each in parts), strict=True)})
+    assert {len(each) for each in keys} == {1}
+    assert len(set.union(*keys)) == len(keys)
+    assert lance.dataset(table.location.uri).count_rows() == 60
 
 
 ORDERED = [
