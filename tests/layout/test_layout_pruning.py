@@ -15,8 +15,10 @@ from lance.fragment import LanceFragment
 
 from lance_spark import LanceTable
 from lance_spark.core.table_options import ReadOptions
-from lance_spark.errors import InvalidOption, Refused
+from lance_spark.errors import Conflict, InvalidOption, Refused
+from lance_spark.layout.declaring import change_layout
 from lance_spark.layout.facts import fragment_bounds
+from lance_spark.layout.layout_rules import LayoutChange, parse
 from lance_spark.layout.pruning import excluded
 from lance_spark.scan.read import PinnedRead, measure_read
 from lance_spark.storage.datasets import locate, pin_latest, pin_version
@@ -226,6 +228,20 @@ def test_a_layout_is_declared_once_and_later_writes_may_repeat_it(uri):
     assert lance.dataset(uri).config() == {"lance_spark.partition_by": "id"}
     write(uri, rows, overwrite=True)
     assert lance.dataset(uri).config() == {"lance_spark.partition_by": "id"}
+
+
+@pytest.mark.parametrize("first", [("id",), ()])
+def test_a_change_that_another_one_overtakes_is_a_conflict(uri, first):
+    write(uri, rows_of(randoms.Random(1), 10), partition_by="day")
+    table = LanceTable.for_path(uri)
+
+    def add(now, columns):
+        table.layout.partition_by(*first)
+        return LayoutChange("ADD", parse("bucket(2, id)", None).partition).on(now, columns)
+
+    with pytest.raises(Conflict):
+        change_layout(locate(uri), None, add)
+    assert table.layout.describe().partition_by == ", ".join(first)
 
 
 def test_the_key_that_the_jvm_connector_declared_is_obeyed(uri):
