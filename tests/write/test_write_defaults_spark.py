@@ -128,7 +128,7 @@ def subclasses(kind):
     return [kind, *(each for sub in kind.__subclasses__() for each in subclasses(sub))]
 
 
-@pytest.mark.on_connect(False)
+@pytest.mark.on_connect(False)  # whose statements another process plans, in which nothing can be replaced
 @pytest.mark.when(spark="newest")
 def test_why_generated_columns_are_refused_spark_itself_computes_them_only_in_inserts(
     spark, lake, monkeypatch, tmp_path

@@ -108,22 +108,23 @@ def _move(session: Session, asked: TagArguments, was: PinnedVersion, pin: Pinned
         stated = resolve_expression(session.location, asked.old, session.branch)
         if stated.reference != was.reference:
             raise Conflict(f"Tag '{name}' is at {was}, not at {asked.old}; it was not moved.", hint="Check the tag.")
+    stays = was.reference == pin.reference
     if not asked.dry_run:
-        confirm(f"Tag '{name}' will be moved from {was} to {pin}.", asked.yes or asked.old is not None)
+        confirm(f"Tag '{name}' will be moved from {was} to {pin}.", stays or asked.yes or asked.old is not None)
         refs.move_tag(session.location, name, _spec(pin))
         if asked.settings:
             refs.alter_tag(session.location, name, asked.settings)
     session.did(
         "move",
         asked.dry_run,
-        f"Tag '{name}' {'would be' if asked.dry_run else 'was'} moved from {was} to {pin}."
-        if was.reference != pin.reference
-        else f"Tag '{name}' is already at {pin}.",
+        f"Tag '{name}' is already at {pin}."
+        if stays
+        else f"Tag '{name}' {'would be' if asked.dry_run else 'was'} moved from {was} to {pin}.",
         tag=name,
         at=version_json(pin),
         was=version_json(was),
     )
-    if not asked.dry_run and was.reference != pin.reference:
+    if not asked.dry_run and not stays:
         session.output.note(f"lance-git tag --restore {name} puts it back.")
 
 
