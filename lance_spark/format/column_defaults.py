@@ -57,7 +57,7 @@ def value_of(text: str, field: pa.Field, now: datetime) -> pa.Scalar:
         raise _unfit(text, field, "the moment of a write is a TIMESTAMP")
     given = _constant(sql)
     if given is None:
-        raise _unfit(text, field, "it is no constant")
+        raise _unfit(text, field, "the column allows no nulls" if sql.upper() == "NULL" else "it is no constant")
     found = stored(given, kind) if given.kind != "text" or not pt.is_date(kind) else None
     if found is None:
         raise _unfit(text, field, f"it is no {kind}")

@@ -227,7 +227,7 @@ def merge_settings(sides: Sides, prefer: Prefer, fields: tuple[ResultField, ...]
     # A clone's branch may have begun with other settings than the version that it follows: the result is theirs.
     base = ours if sides.is_fast_forward else sides.base_theirs.contents
     if theirs.config == base.config and theirs.table_metadata == base.table_metadata:
-        return SettingChange()
+        return SettingChange(conflicts=() if sides.is_fast_forward else tuple(_misfit(SettingChange(), ours, fields)))
     config = merged(base.config, ours.config, theirs.config, prefer)
     metadata = merged(base.table_metadata, ours.table_metadata, theirs.table_metadata, prefer)
     stay = {key for key in (*config.taken, *config.conflicts) if key.startswith(_OF_LANCE) or _is_foreign(key, ours)}
@@ -255,17 +255,22 @@ def _told(key: str, ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
 
 
 def _misfit(change: SettingChange, ours: Contents, fields: tuple[ResultField, ...]) -> Iterator[str]:
-    """A layout that comes from theirs, and names a column that is dropped or has another name in the result."""
-    if not {PARTITION_BY, CLUSTER_BY} & change.config.keys():
-        return
+    """A layout that names a column that is dropped or has another name in the result.
+
+    One that stays counts if its columns were there: another tool may have dropped them in ours before.
+    """
+    comes = bool({PARTITION_BY, CLUSTER_BY} & change.config.keys())
     try:
         layout = declared(change.on(ours.config))
     except InvalidOption as unreadable:
-        yield f"the layout of theirs cannot be read: {unreadable.message}"
+        if comes:
+            yield f"the layout of theirs cannot be read: {unreadable.message}"
         return
     known = {entry.path[0] for entry in fields if len(entry.path) == 1}
-    for name in layout.columns:
-        if name not in known:
+    gone = [name for name in layout.columns if name not in known]
+    before = {each.name for each in ours.fields if each.parent_id < 0} if gone else set()
+    for name in gone:
+        if comes or name in before:
             yield f"the layout {layout} {NO_COLUMN}: '{name}'"
 
 

@@ -68,7 +68,7 @@ _HINTS = {
         "Change or delete these rows on the side that has them, or drop the constraint: ", hints.drop_constraint(), "."
     ),
     BOTH_SET: hints.of("Give it one value on both sides, or say whose is taken: ", hints.PREFER, "."),
-    NO_COLUMN: hints.of("Declare another layout on the side that is merged: ", hints.change_layout(), "."),
+    NO_COLUMN: hints.of("Declare another layout on the side that has it: ", hints.change_layout(), "."),
     NOT_CHECKED: hints.of(
         "Drop the constraint (", hints.drop_constraint(), "), merge, and add it again, which checks all rows."
     ),

@@ -154,6 +154,27 @@ def test_a_setting_that_names_a_dropped_column_is_a_conflict(uri):
         ours.branches.merge("exp")
 
 
+@pytest.mark.parametrize("change", ["drop", "rename"])
+def test_a_column_of_our_layout_that_theirs_dropped_or_renamed_is_a_conflict(uri, change):
+    ours, theirs = sides(uri)
+    ours.layout.cluster_by("x")
+    theirs.drop_columns("x") if change == "drop" else theirs.rename_columns({"x": "y"})
+    with pytest.raises(Conflict, match="names a column that the result does not have: 'x'") as refused:
+        ours.branches.merge("exp")
+    assert "on the side that has it: t.layout" in refused.value.hint
+    ours.layout.cluster_by()
+    ours.branches.merge("exp")
+
+
+def test_a_layout_whose_column_another_tool_dropped_before_stops_no_merge(uri):
+    ours, theirs = sides(uri)
+    ours.layout.cluster_by("x")
+    lance.dataset(uri).drop_columns(["x"])
+    theirs.constraints.add("positive", "id > 0")
+    ours.branches.merge("exp")
+    assert config(uri) == {CONSTRAINT: "id > 0", "lance_spark.cluster_by": "x"}
+
+
 def test_settings_of_lance_itself_stay(uri):
     ours, theirs = sides(uri)
     lance.dataset(theirs.location.branch_uri("exp")).update_config({"lance.auto_cleanup.interval": "5"})

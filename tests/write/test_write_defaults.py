@@ -177,5 +177,5 @@ def test_a_column_that_cannot_be_null_may_be_left_out_with_a_default(tmp_path):
     table.alter_columns(defaults={"n": "3"})
     table.write(fewer, mode="append")
     assert [row["n"] for row in rows(path)] == [1, 3]
-    with pytest.raises(InvalidOption, match="cannot have the default NULL"):
+    with pytest.raises(InvalidOption, match="cannot have the default NULL: the column allows no nulls"):
         table.alter_columns(defaults={"n": "NULL"})

@@ -189,7 +189,7 @@ public class Grouped {
 
     /** How keys of this function become those of another one with fewer values; null if they do not. */
     public Reducer reducer(int own, ReducibleFunction other, int others) {
-      if (!equals(other) || !name.equals("bucket")) return null;
+      if (!REMEMBERS || !equals(other) || !name.equals("bucket")) return null;
       int common = own;
       for (int rest = others; rest > 0;) {
         int next = common % rest;
@@ -200,10 +200,26 @@ public class Grouped {
     }
 
     public Reducer reducer(ReducibleFunction given) {
-      if (!(given instanceof Bound) || !((Bound) given).kind.equals(kind)) return null;
+      if (!REMEMBERS || !(given instanceof Bound) || !((Bound) given).kind.equals(kind)) return null;
       String to = ((Bound) given).name;
       if (rank(name) < 0 || rank(to) <= rank(name)) return null;
       return new Smaller(name + " to " + to, 0);
+    }
+  }
+
+  /**
+   * Whether Spark remembers that a join has reduced keys. Others take them for the ones before, and the next join by
+   * the key loses rows.
+   */
+  static final boolean REMEMBERS = remembers();
+
+  private static boolean remembers() {
+    try {
+      Class.forName("org.apache.spark.sql.catalyst.expressions.TransformExpression", false, Bound.class.getClassLoader())
+          .getMethod("reducedWith", new Class[0]);
+      return true;
+    } catch (ReflectiveOperationException missing) {
+      return false;
     }
   }
 
