@@ -320,6 +320,22 @@ def _renewer(location: DatasetLocation) -> Any:
     return Renewer()
 
 
+def _check_place(location: DatasetLocation, served: ServedTable) -> None:
+    """Raise Conflict if the name means another table now: its newest version would name files that lie here.
+
+    A service finds tables by their names, and takes such a version without a look: nobody could read the table any
+    more. pylance takes the error for a commit of somebody else; :mod:`failures` tells it instead.
+    """
+    doing = f"commit to {location.uri}"
+    described = describe(served.service, served.table, doing)
+    vended.replaced.pop(location, None)
+    try:
+        _check_same(served, described, doing)
+    except Conflict as replaced:
+        vended.replaced[location] = Refused(replaced.message, hint=replaced.hint)  # another attempt changes nothing
+        raise
+
+
 def _of_versions(location: DatasetLocation, operation: str, request: Any) -> Any:
     """What the catalog of a table answers about its versions; pylance's questions are dictionaries.
 
@@ -333,6 +349,8 @@ def _of_versions(location: DatasetLocation, operation: str, request: Any) -> Any
     given = {key: value for key, value in given.items() if value is not None and key not in ("id", "identity")}
     asked = "".join(word.capitalize() for word in operation.split("_")) + "Request"
     try:
+        if operation == "create_table_version":
+            _check_place(location, served)
         answer = ask(served.service, operation, asked, doing, id=list(served.table), **given)
     except (NotFound, Conflict, AlreadyExists) as told:  # pylance knows the specification's errors
         from lance_namespace import from_error_code

@@ -255,6 +255,8 @@ def translated(location: DatasetLocation, doing: str) -> Iterator[None]:
 
 def from_pylance(problem: BaseException, location: DatasetLocation, doing: str) -> errors.LanceSparkError:
     """The error for an exception from pylance, without secrets and Rust source lines."""
+    if location in vended.replaced:
+        return vended.replaced[location]
     text = clean(str(problem), location)
     told = _without_paths(text, location)
     where = f"{location.uri} while {doing}"

@@ -8,11 +8,14 @@ from enum import Enum
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.services import PROVIDER, Vended, is_secret
+from lance_spark.errors import LanceSparkError
 
 _known: dict[str, Vended] = {}
 _refused: dict[str, int] = {}
 _secrets: deque[str] = deque(maxlen=256)
 _early: dict[str, float] = {}
+replaced: dict[DatasetLocation, LanceSparkError] = {}
+"""Tables whose names mean others now, which commits have found out."""
 _lock = threading.Lock()
 _YOUNG = 5.0
 """Seconds for which a key that lacks a right is not asked for again: a revocation of rights is seen a little later."""

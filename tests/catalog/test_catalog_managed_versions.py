@@ -260,3 +260,22 @@ def test_the_catalog_of_pylance_that_keeps_versions(tmp_path):
             assert sorted(each.version for each in client.list_table_versions(asked).versions) == [1, 2]
         with pytest.raises(Refused, match="create branch 'exp'"):
             lake.table("a.t").branches.create("exp")
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite", "config"])
+def test_a_handle_of_a_table_that_was_created_again_elsewhere_commits_nothing(tmp_path, mode):
+    """The catalog would take the version by the table's name: nobody could read the files that it names."""
+    with served(str(tmp_path), table_version_tracking_enabled="true") as properties:
+        lake = LanceCatalog.connect("rest", properties)
+        lake.create_namespace("a")
+        lake.write_table(ROWS, "a.t")
+        old = lake.table("a.t")
+        lake.drop_table("a.t")
+        lake.write_table(ROWS, "a.t")
+        with pytest.raises(Refused, match=r"the table of that name is at another place") as refused:
+            old.layout.cluster_by("id") if mode == "config" else old.write(ROWS, mode=mode)
+        assert "Load it again" in refused.value.hint
+        assert lake.table("a.t").head(9) == ROWS
+        assert lake.table("a.t").version == 1
+        lake.write_table(ROWS, "a.t", "append")
+        assert lake.table("a.t").count_rows() == 6
