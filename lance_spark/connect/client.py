@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _RAISED = re.compile(r"\w+(Error|Exception): ")
+_CALLED = re.compile(r"status = StatusCode\.(\w+)\s+details = \"(.*)\"")
+"""What PySpark says of a call that something before the server refused."""
 _numbers = itertools.count(1)
 
 
@@ -202,6 +204,9 @@ def _id_of(spark: Any) -> str:
 
 def _first_line(problem: BaseException) -> str:
     """What an error says; of a traceback from the server, what it ends with."""
+    called = _CALLED.search(str(problem))
+    if called is not None:
+        return ": ".join(called.groups())
     lines = str(problem).strip().splitlines() or [type(problem).__name__]
     raised = [line for line in lines if _RAISED.match(line)]
     return raised[0] if raised else lines[0]
