@@ -1,6 +1,6 @@
-"""A client of Spark Connect in Go, which knows nothing of this package, and a server with the jar.
+"""Clients of Spark Connect in Go and Rust, which know nothing of this package, and a server with the jar.
 
-ADBC's driver for Spark is such a client; its wheel brings it compiled.
+Wheels bring them compiled: ADBC's driver for Spark, and Spark's own client in Rust, with a face like PySpark's.
 """
 
 import json
@@ -17,19 +17,39 @@ from lance_spark.jvm.server.compiling import write_jar
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest", day=0)]
 
-INSTALLED = ("adbc-driver-spark>=0.3,<0.4", "adbc-driver-manager", "pyarrow")
-PROGRAM = """
-import json, sys
+CLIENTS = {
+    "Go": ("adbc-driver-spark>=0.3,<0.4", "adbc-driver-manager", "pyarrow"),
+    "Rust": ("pyspark-client-rust>=4.2", "pandas<3"),
+}
+"""Of each language what pip installs."""
+OPENED = {
+    "Go": """
 import adbc_driver_spark.dbapi as spark
+cursor = spark.connect(sys.argv[1]).cursor()
+def rows(statement):
+    cursor.execute(statement)
+    return cursor.fetchall()
+""",
+    "Rust": """
+import pyspark
+from pyspark.sql import SparkSession
+assert pyspark.__engine__ == "rust"
+spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
+def rows(statement):
+    return map(tuple, spark.sql(statement).collect())
+""",
+}
+PROGRAM = """
+import json, os, sys
+{opened}
 told = []
-with spark.connect(sys.argv[1]) as connection, connection.cursor() as cursor:
-    for statement in json.load(sys.stdin):
-        try:
-            cursor.execute(statement)
-            told.append([str(row) for row in cursor.fetchall()])
-        except Exception as problem:
-            told.append(str(problem))
-print(json.dumps(told))
+for statement in json.load(sys.stdin):
+    try:
+        told.append([str(row) for row in rows(statement)])
+    except Exception as problem:
+        told.append(str(problem))
+print(json.dumps(told), flush=True)
+os._exit(0)
 """
 STORY = {
     "CREATE NAMESPACE lake.ns": [],
@@ -50,8 +70,9 @@ REFUSED = {
 }
 
 
-def test_a_client_in_go_has_the_catalog_and_all_statements(tmp_path, tmp_path_factory):
-    programs = environment_with(tmp_path_factory.mktemp("go"), *INSTALLED)
+@pytest.mark.parametrize("language", CLIENTS)
+def test_a_client_in_another_language_has_the_catalog_and_all_statements(tmp_path, tmp_path_factory, language):
+    programs = environment_with(tmp_path_factory.mktemp("client"), *CLIENTS[language])
     write_jar(str(HOME), f"{tmp_path}/lance.jar")
     settings = {
         "spark.jars": f"{tmp_path}/lance.jar",
@@ -63,7 +84,7 @@ def test_a_client_in_go_has_the_catalog_and_all_statements(tmp_path, tmp_path_fa
     try:
         server.start({})
         asked = json.dumps([*STORY, *REFUSED])
-        command = [programs / "python", "-c", PROGRAM, server.url]
+        command = [programs / "python", "-c", PROGRAM.format(opened=OPENED[language]), server.url]
         done = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=600)
     finally:
         server.kill()
