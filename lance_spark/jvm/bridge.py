@@ -62,6 +62,8 @@ class Bridge:
         """Whether a scan can be a change feed, with a shuffle inside."""
         self.groups = self.groups_where_needed = False
         """Whether scans can tell Spark their keys; and whether Spark joins partitions of one key only where it must."""
+        self.groups_soundly = False
+        """Whether joins by keys have all rows with any of Spark's settings for them."""
         self.no_batches: str | None = None
         """Why Spark gets rows; None if it gets batches."""
         self.no_columns: str | None = None

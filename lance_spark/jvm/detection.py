@@ -100,6 +100,7 @@ def _why_no_batches(bridge: Bridge) -> str | None:
     bridge.feeds = can_feed(bridge)
     bridge.groups = can_group(bridge)
     bridge.groups_where_needed = _loads(bridge, names.MAYBE_GROUPS)
+    bridge.groups_soundly = any(names.MARKS_KEYS in _methods(bridge, each) for each in names.MAYBE_KEYED)
     off = switched_off(BY_ROWS)
     bridge.batches = off is None
     return off

@@ -327,6 +327,11 @@ def _needed(source: Source, pushed: Pushed, output: pa.Schema) -> pa.Schema:
 
 _BUCKETING = "spark.sql.sources.v2.bucketing.enabled"
 _COSTS = "spark.sql.cbo.enabled"
+_UNSOUND = (
+    "spark.sql.sources.v2.bucketing.shuffle.enabled",
+    "spark.sql.sources.v2.bucketing.partiallyClusteredDistribution.enabled",
+)
+"""With one of these, some Sparks lose rows or have them twice where more than two tables join, or groups follow."""
 
 
 @dataclass(frozen=True)
@@ -337,11 +342,14 @@ class Settings:
     """Whether Spark makes use of keys."""
     weighs_costs: bool
     """Whether its optimizer uses statistics of columns."""
+    unsound: bool
+    """Whether Spark's answers with keys may be wrong."""
 
 
 def settings_of(bridge: Bridge) -> Settings:
-    grouping, *given = bridge.settings((GROUPING, _BUCKETING, _COSTS))
-    return Settings(grouping, *(str(each).lower() == "true" for each in given))
+    grouping, *given = bridge.settings((GROUPING, _BUCKETING, _COSTS, *_UNSOUND))
+    bucketing, costs, *unsound = (str(each).lower() == "true" for each in given)
+    return Settings(grouping, bucketing, costs, any(unsound) and not bridge.groups_soundly)
 
 
 # --- The interface for Spark's planner while it decides what to push down
@@ -713,7 +721,7 @@ def grouping_of_scan(
     whole = pushed.limit is None and not pushed.offset and pushed.aggregate is None and not pushed.counted
     wanted = parse_grouping(settings.grouping)
     able = bridge.groups and bridge.maker is not None
-    if not (able and settings.bucketing and whole and source.takes_more) or wanted == NEVER:
+    if not (able and settings.bucketing and whole and source.takes_more) or settings.unsound or wanted == NEVER:
         return None
     columns = pushed.columns.names if groups is None else groups
     ids = [each.fragment_id for each in planned.measured.fragments]
