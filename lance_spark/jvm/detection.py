@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _SIGNATURE = re.compile(r"([^\s.]+)\(([^()]*)\)")
 """Java's text of a method: ``public int java.lang.String.indexOf(java.lang.String,int) throws ...``."""
 
+_MARKS_KEYS = "mayContainUnknownPartitionKeys"
+"""Of Spark's partitionings by keys: 4.1 and 4.2 have it since their joins by keys lose no rows."""
+
 connected: WeakKeyDictionary[SparkSession, Bridge] = WeakKeyDictionary()
 
 
@@ -100,7 +103,7 @@ def _why_no_batches(bridge: Bridge) -> str | None:
     bridge.feeds = can_feed(bridge)
     bridge.groups = can_group(bridge)
     bridge.groups_where_needed = _loads(bridge, names.MAYBE_GROUPS)
-    bridge.groups_soundly = any(names.MARKS_KEYS in _methods(bridge, each) for each in names.MAYBE_KEYED)
+    bridge.groups_soundly = any(_MARKS_KEYS in _methods(bridge, each) for each in names.MAYBE_KEYED)
     off = switched_off(BY_ROWS)
     bridge.batches = off is None
     return off

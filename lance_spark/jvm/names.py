@@ -127,11 +127,10 @@ MAYBE_CLUSTERED = f"{_SQL}.connector.expressions.ClusterByTransform"
 # Private, of Spark 4.2 or 4.3 on: partitions of one key are joined by a step of the plan, and not by each scan.
 MAYBE_GROUPS = f"{_V2}.GroupPartitionsExec"
 
-# Private; the latter before 4.2. Spark 4.0, 4.1 and 4.2 have the method since their joins by keys lose no rows.
+# Private; the latter before 4.2.
 MAYBE_KEYED = tuple(
     f"{_SQL}.catalyst.plans.physical.{name}" for name in ("KeyedPartitioning", "KeyGroupedPartitioning")
 )
-MARKS_KEYS = "mayContainUnknownPartitionKeys"
 
 # Private; only a catalog of complete publishes needs it.
 MAYBE_ANALYSIS = f"{_SQL}.catalyst.analysis.AnalysisContext"
