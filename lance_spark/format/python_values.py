@@ -17,7 +17,7 @@ def python_value(value: pa.Scalar) -> Any:
     """One value; dates and moments that Python does not have as texts, also inside of structs, lists and maps."""
     try:
         return value.as_py()
-    except (OverflowError, ValueError):
+    except (OverflowError, ValueError, LookupError):  # the last one: a zone that Python does not know
         kind = value.type
     if pt.is_struct(kind):
         return {field.name: python_value(value[at]) for at, field in enumerate(kind)}
@@ -33,7 +33,7 @@ def python_value(value: pa.Scalar) -> Any:
 def python_values(values: pa.Array | pa.ChunkedArray) -> list[Any]:
     try:
         found: list[Any] = values.to_pylist()
-    except (OverflowError, ValueError):
+    except (OverflowError, ValueError, LookupError):  # the last one: a zone that Python does not know
         found = [python_value(value) for value in values]
     return found
 

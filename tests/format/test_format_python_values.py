@@ -15,6 +15,10 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 CASES = [
     (LOCAL, TOLD),
     (pa.array([FAR, None, 0], pa.int64()).cast(pa.timestamp("us", "UTC")), [f"{TOLD[0]}Z", None, EPOCH]),
+    (
+        pa.array([0, None, 1], pa.int64()).cast(pa.timestamp("s", "Z")),
+        ["1970-01-01T00:00:00Z", None, "1970-01-01T00:00:01Z"],
+    ),
     (pa.array([2_932_897, None, 0], pa.int32()).cast(pa.date32()), ["10000-01-01", None, EPOCH.date()]),
     (pa.ListArray.from_arrays([0, 1, 1, 3], LOCAL), [TOLD[:1], [], TOLD[1:]]),
     (pa.StructArray.from_arrays([LOCAL], ["a"]).slice(1), [{"a": TOLD[1]}, {"a": None}]),
