@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lance_spark.core.location import DatasetLocation, canonical_uri
@@ -330,7 +331,8 @@ def _check_place(location: DatasetLocation, served: ServedTable) -> None:
     described = describe(served.service, served.table, doing)
     vended.replaced.pop(location, None)
     try:
-        _check_same(served, described, doing)
+        # Only the place: a service need not say in descriptions that it keeps versions, and refuses them if not.
+        _check_same(replace(served, managed=described.managed_versioning is True), described, doing)
     except Conflict as replaced:
         vended.replaced[location] = Refused(replaced.message, hint=replaced.hint)  # another attempt changes nothing
         raise
