@@ -332,6 +332,11 @@ def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def asks_for_histograms(spark: SparkSession) -> bool:
+    """Whether Spark's own ANALYZE would measure histograms in a session."""
+    return str(spark.conf.get("spark.sql.statistics.histogram.enabled", "false")).lower() == "true"
+
+
 # --- The engine of a handle or a job: threads of this process for little work, Spark for more
 
 RunOn = Literal["auto", "spark", "local"]

@@ -172,7 +172,7 @@ _ENDS = {
 
 
 def _column_statistics(bridge: Bridge, facts: Sequence[Any], known: Callable[..., Any]) -> Any:
-    *numbers, form, low, high = facts
+    *numbers, form, low, high, _, _ = facts  # histograms need classes in Java: one of Python's is asked for each bin
     lengths = dict(zip(("distinctCount", "nullCount", "avgLen", "maxLen"), numbers, strict=True))
     answers = {name: Answer("java", bridge.long(number)) for name, number in lengths.items()}
     if low is not None:

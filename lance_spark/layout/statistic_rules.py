@@ -28,6 +28,16 @@ from lance_spark.format.kept_types import is_plain
 from lance_spark.layout.fact_rules import Bounds, as_json, bounds_of, from_json, sealed, tracked, unsealed
 from lance_spark.layout.filter_rules import All, Compared, Condition, OneOf, columns_of
 from lance_spark.layout.hash_rules import hashed_words
+from lance_spark.layout.histogram_rules import (
+    POINTS,
+    Distribution,
+    distribution_from,
+    distribution_of,
+    distribution_text,
+    evenly_around,
+    has_distribution,
+    joined_distributions,
+)
 
 _PLACES = 12
 _REGISTERS = 1 << _PLACES
@@ -120,22 +130,29 @@ class Sketched:
     longest: int
     bounds: Bounds | None
     registers: Registers
-
-    def joined(self, other: Sketched) -> Sketched:
-        """The column of both."""
-        known = None if self.bounds is None or other.bounds is None else self.bounds.joined(other.bounds)
-        return Sketched(
-            self.rows + other.rows,
-            self.nulls + other.nulls,
-            self.bytes + other.bytes,
-            max(self.longest, other.longest),
-            known,
-            np.maximum(self.registers, other.registers),
-        )
+    distribution: Distribution | None = None
+    """None if it was not measured."""
 
 
-def sketch_of(values: pa.Array) -> Sketched:
-    """What a column's values have."""
+def joined_sketches(parts: Sequence[Sketched]) -> Sketched:
+    """The column of all of them, of which there is at least one."""
+    if len(parts) == 1:
+        return parts[0]
+    bounds = [each.bounds for each in parts if each.bounds is not None]
+    spread = [each.distribution for each in parts if each.distribution is not None]
+    return Sketched(
+        sum(each.rows for each in parts),
+        sum(each.nulls for each in parts),
+        sum(each.bytes for each in parts),
+        max(each.longest for each in parts),
+        reduce(Bounds.joined, bounds) if len(bounds) == len(parts) else None,
+        reduce(np.maximum, [each.registers for each in parts]),
+        joined_distributions(spread) if len(spread) == len(parts) else None,
+    )
+
+
+def sketch_of(values: pa.Array, histogram: bool = False) -> Sketched:
+    """What a column's values have; with ``histogram`` how they are distributed, too, for types that can tell."""
     kind = values.type
     if pt.is_string(kind) or pt.is_large_string(kind) or pt.is_binary(kind) or pt.is_large_binary(kind):
         lengths = pc.binary_length(values)
@@ -144,7 +161,8 @@ def sketch_of(values: pa.Array) -> Sketched:
     else:
         longest = max(1, kind.bit_width // 8)
         size, bounds = longest * (len(values) - values.null_count), bounds_of(values)
-    return Sketched(len(values), values.null_count, size, longest, bounds, registers_of(values))
+    spread = distribution_of(values) if histogram and has_distribution(kind) else None
+    return Sketched(len(values), values.null_count, size, longest, bounds, registers_of(values), spread)
 
 
 @dataclass(frozen=True)
@@ -157,22 +175,25 @@ class Group:
     names: Mapping[int, str]
 
     @property
-    def shape(self) -> tuple[tuple[int, str], ...]:
-        return tuple(sorted(self.names.items()))
+    def shape(self) -> tuple[tuple[int, str, bool], ...]:
+        """The columns, and which of them have distributions: joined with others, these would be lost."""
+        return tuple(
+            (place, name, self.columns[place].distribution is not None) for place, name in sorted(self.names.items())
+        )
 
 
 def joined(groups: Iterable[Group]) -> list[Group]:
     """Groups with the same columns in the same places become one."""
-    found: dict[tuple[tuple[int, str], ...], Group] = {}
+    found: dict[tuple[tuple[int, str, bool], ...], list[Group]] = {}
     for each in groups:
-        before = found.get(each.shape)
-        found[each.shape] = each if before is None else _both(before, each)
-    return list(found.values())
+        found.setdefault(each.shape, []).append(each)
+    return [_all_of(each) for each in found.values()]
 
 
-def _both(one: Group, other: Group) -> Group:
-    columns = {place: known.joined(other.columns[place]) for place, known in one.columns.items()}
-    return Group(tuple(dict.fromkeys((*one.files, *other.files))), columns, one.names)
+def _all_of(groups: Sequence[Group]) -> Group:
+    files = tuple(dict.fromkeys(file for each in groups for file in each.files))
+    columns = {place: joined_sketches([each.columns[place] for each in groups]) for place in groups[0].columns}
+    return Group(files, columns, groups[0].names)
 
 
 def group_json(group: Group) -> dict[str, Any]:
@@ -190,18 +211,25 @@ def group_json(group: Group) -> dict[str, Any]:
             ]
             for place, known in group.columns.items()
         },
+        "distributions": {  # apart from the columns: versions of this package before it can read them
+            str(place): distribution_text(known.distribution)
+            for place, known in group.columns.items()
+            if known.distribution is not None
+        },
     }
 
 
 def group_from(told: Mapping[str, Any]) -> Group:
     """Raises ValueError and others for anything else."""
     columns, names = {}, {}
+    spread = {int(place): distribution_from(text) for place, text in told.get("distributions", {}).items()}
     for place, (rows, nulls, size, longest, bounds, text, name) in told["columns"].items():
         registers = np.frombuffer(zlib.decompress(base64.b85decode(text)), np.uint8)
         if len(registers) != _REGISTERS or registers.max() > _LEFT + 1:
             raise ValueError("no sketch")
         known = None if bounds is None else from_json(bounds)
-        columns[int(place)] = Sketched(int(rows), int(nulls), int(size), int(longest), known, registers)
+        numbers = int(rows), int(nulls), int(size), int(longest)
+        columns[int(place)] = Sketched(*numbers, known, registers, spread.get(int(place)))
         names[int(place)] = str(name)
     return Group(tuple(map(str, told["files"])), columns, names)
 
@@ -242,6 +270,8 @@ class Measured(NamedTuple):
     """Rows by the group that knows them, by its number."""
     missing: tuple[int, ...]
     """Fragments, by their numbers, of which too little is known; not those without a file of the column."""
+    without: tuple[int, ...]
+    """The same, and fragments of which no distribution is known."""
 
 
 class KnownGroups:
@@ -255,19 +285,26 @@ class KnownGroups:
                 self._by_file.setdefault(file, []).append(number)
 
     def measured(self, places: Sequence[Places]) -> Measured:
-        """Which group tells of each fragment: of several, the one of which the version has the largest part."""
+        """Which group tells of each fragment: of several, the one of which the version has the largest part.
+
+        One with a distribution comes before those without, if the version has enough of it.
+        """
         found = [self._of(each) for each in places]
         live = Counter(number for numbers in found for number in numbers)
         shares = {number: count / len(self.groups[number].files) for number, count in live.items()}
         chosen: Counter[int] = Counter()
-        missing = []
+        missing, without = [], []
         for at, (numbers, each) in enumerate(zip(found, places, strict=True)):
-            best = max(numbers, key=lambda number: (shares[number], number), default=None)
+            told = {number: self.groups[number].columns[each.place].distribution is not None for number in numbers}
+            ranks = {number: (told[number] and shares[number] >= _FEWEST, shares[number], number) for number in numbers}
+            best = max(numbers, key=ranks.__getitem__, default=None)
             if best is not None:
                 chosen[best] += each.rows
             if each.file is not None and (best is None or shares[best] < _FEWEST):
                 missing.append(at)
-        return Measured(chosen, tuple(missing))
+            if each.file is not None and (best is None or not ranks[best][0]):
+                without.append(at)
+        return Measured(chosen, tuple(missing), tuple(without))
 
     def _of(self, place: Places) -> list[int]:
         numbers = self._by_file.get(place.file, ()) if place.file is not None else ()
@@ -286,6 +323,10 @@ class ColumnEstimate:
     low: Any = None
     """In the form of :class:`lance_spark.layout.fact_rules.Bounds`; None if unknown."""
     high: Any = None
+    measured: tuple[Any, Any] | None = None
+    """The least and the greatest value of files that somebody has measured, if others may have more."""
+    distribution: Distribution | None = None
+    """Of all values; guessed for files that nobody has measured."""
 
 
 def estimate_of(known: Sequence[tuple[Sketched, int]], rows: int) -> ColumnEstimate | None:
@@ -296,44 +337,82 @@ def estimate_of(known: Sequence[tuple[Sketched, int]], rows: int) -> ColumnEstim
     covered = sum(count for _, count in known)
     if not known or covered < _FEWEST * rows or not rows:
         return None
-    whole = reduce(Sketched.joined, (each for each, _ in known))
+    whole = joined_sketches([replace(each, distribution=None) for each, _ in known])
     nulls = sum(each.nulls / max(1, each.rows) * count for each, count in known) * rows / max(1, covered)
     distinct: float = distinct_of(whole.registers)
     if distinct * _REPEATED > whole.rows - whole.nulls:  # nearly a key: so it goes on
         distinct *= max(1.0, rows / max(1, covered))
-    complete = covered >= rows and whole.bounds is not None
-    low, high = (whole.bounds.low, whole.bounds.high) if complete and whole.bounds is not None else (None, None)
+    measured = None if whole.bounds is None else (whole.bounds.low, whole.bounds.high)
+    low, high, measured = (None, None, measured) if covered < rows or measured is None else (*measured, None)
     average = max(1, round(whole.bytes / max(1, whole.rows - whole.nulls)))
-    return ColumnEstimate(min(round(distinct), rows - round(nulls)), round(nulls), average, whole.longest, low, high)
+    numbers = min(round(distinct), rows - round(nulls)), round(nulls), average, whole.longest
+    return ColumnEstimate(*numbers, low, high, measured, _distribution(known, covered, rows))
+
+
+def _distribution(known: Sequence[tuple[Sketched, int]], covered: int, rows: int) -> Distribution | None:
+    """That of the groups which have one, each with the rows that the version has of it; None for less than half.
+
+    Rows of files that nobody has measured are spread evenly, and go as far beyond both ends as these are apart.
+    """
+    parts = [
+        (each.distribution.scaled(count / max(1, each.rows)), count)
+        for each, count in known
+        if each.distribution is not None
+    ]
+    if not parts or sum(count for _, count in parts) < _FEWEST * covered:
+        return None
+    found = joined_distributions([each for each, _ in parts])
+    others = found.count * (rows - covered) / max(1, covered)
+    return found if others <= 0 else joined_distributions([found, evenly_around(found, others)])
 
 
 def share_of(condition: Condition, columns: Mapping[str, ColumnEstimate], rows: int) -> float:
     """About which part of the rows a filter keeps.
 
-    By the rules of Spark's own optimizer: values are evenly spread, columns are independent, and what is unknown keeps
-    all rows.
+    By the rules of Spark's own optimizer: values are evenly spread where no distribution is known, columns are
+    independent, and what is unknown keeps all rows.
     """
     if condition is None or not rows:
         return 1.0
     if isinstance(condition, All):
-        return math.prod(share_of(each, columns, rows) for each in condition.parts)
+        ranges = [each for each in condition.parts if isinstance(each, Compared) and each.operator in _RANGES]
+        others = [each for each in condition.parts if each not in ranges]
+        shares = [_ranged([each for each in ranges if each.column == name], columns.get(name), rows)
+                  for name in dict.fromkeys(each.column for each in ranges)]  # fmt: skip
+        return math.prod((*shares, *(share_of(each, columns, rows) for each in others)))
     if isinstance(condition, OneOf):
         return 1.0 - math.prod(1.0 - share_of(each, columns, rows) for each in condition.parts)
     known = columns.get(condition.column)
     return 1.0 if known is None else _compared(condition, known, rows)
 
 
+_RANGES = ("<", "<=", ">", ">=")
+
+
+def _ranged(ends: Sequence[Compared], known: ColumnEstimate | None, rows: int) -> float:
+    """The part between the ends of a range of one column."""
+    if known is None:
+        return 1.0
+    least, most = 0.0, 1.0
+    for each in ends:
+        part = _below(each.values[0], known, each.operator)
+        if part is None:
+            return math.prod(_compared(one, known, rows) for one in ends)
+        least, most = (max(least, part), most) if each.operator in (">", ">=") else (least, min(most, part))
+    return (1.0 - known.nulls / rows) * max(0.0, most - least)
+
+
 def _compared(condition: Compared, known: ColumnEstimate, rows: int) -> float:
     nulls = known.nulls / rows
     if condition.operator in ("IS NULL", "IS NOT NULL"):
         return nulls if condition.operator == "IS NULL" else 1.0 - nulls
-    one = (1.0 - nulls) / max(1, known.distinct)
+    one = 1.0 / max(1, known.distinct)
     if condition.operator in ("=", "IN"):
         values = [each for each in {*condition.values} if _inside(each, known)]
-        return min(1.0 - nulls, one * len(values))
+        return (1.0 - nulls) * min(1.0, sum(_equal(each, known, one) for each in values))
     if condition.operator == "<>":
-        return 1.0 - nulls - one
-    part = _below(condition.values[0], known) if condition.operator != "STARTS" else None
+        return (1.0 - nulls) * (1.0 - _equal(condition.values[0], known, one))
+    part = _below(condition.values[0], known, condition.operator) if condition.operator != "STARTS" else None
     if part is None:
         return 1.0
     return (1.0 - nulls) * (part if condition.operator in ("<", "<=") else 1.0 - part)
@@ -343,10 +422,31 @@ def _inside(value: Any, known: ColumnEstimate) -> bool:
     return known.low is None or type(value) is not type(known.low) or known.low <= value <= known.high
 
 
-def _below(value: Any, known: ColumnEstimate) -> float | None:
+def _equal(value: Any, known: ColumnEstimate, otherwise: float) -> float:
+    """The part of the values that are a value: a frequent one is a point of the distribution."""
+    here = _number(value)
+    if known.distribution is None or here is None or not known.distribution.count:
+        return otherwise
+    less, most = known.distribution.counts([here])
+    return float(most[0] - less[0]) / known.distribution.count or min(otherwise, 1.0 / POINTS)
+
+
+def _number(value: Any) -> float | None:
     try:
-        low, high, here = float(known.low), float(known.high), float(value)
-    except (TypeError, ValueError):
+        here = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return here if math.isfinite(here) else None
+
+
+def _below(value: Any, known: ColumnEstimate, operator: str) -> float | None:
+    """The part of the values below a value, or up to it for ``<=`` and ``>``; None if unknown."""
+    here = _number(value)
+    if known.distribution is not None and here is not None and known.distribution.count:
+        less, most = known.distribution.counts([here])
+        return float((most if operator in ("<=", ">") else less)[0]) / known.distribution.count
+    low, high = _number(known.low), _number(known.high)
+    if low is None or high is None or here is None:
         return None
     if low == high or not math.isfinite(high - low):
         return float(here >= high) if math.isfinite(high - low) else None
@@ -362,8 +462,12 @@ def within(condition: Condition, name: str, known: ColumnEstimate, rows: int, be
         return known
     parts = condition.parts if isinstance(condition, All) else (condition,)
     about = [each for each in parts if columns_of(each) == {name}]
-    share = share_of(All(tuple(about)), {name: replace(known, nulls=0)}, before)
+    share = share_of(All(tuple(about)), {name: replace(known, nulls=0, distribution=None)}, before)
     most = max(1.0, known.distinct * share)
     left = most * -math.expm1(-rows / most)
     nulls = 0 if about else round(known.nulls * rows / max(1, before))
-    return replace(known, distinct=max(min(1, known.distinct), min(round(left), rows)), nulls=nulls)
+    # Of the values in a range that a filter names, nothing tells the distribution without it.
+    spread = None if about else known.distribution
+    return replace(
+        known, distinct=max(min(1, known.distinct), min(round(left), rows)), nulls=nulls, distribution=spread
+    )

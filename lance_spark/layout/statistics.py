@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import reduce
 from typing import Any, NamedTuple
 
 from lance_spark.core.location import DatasetLocation
@@ -27,6 +26,7 @@ from lance_spark.layout.statistic_rules import (
     estimate_of,
     group_json,
     joined,
+    joined_sketches,
     sketch_of,
 )
 from lance_spark.storage.datasets import open_pinned
@@ -43,6 +43,8 @@ class VersionStatistics(NamedTuple):
     columns: Mapping[str, ColumnEstimate]
     missing: frozenset[int]
     """Ids of the fragments that a measurement of these columns has to read."""
+    without: Mapping[str, frozenset[int]]
+    """The same by column, for one that tells distributions, too."""
 
 
 def known_columns(location: DatasetLocation, pin: PinnedVersion, rows: Mapping[int, int]) -> tuple[str, ...]:
@@ -58,9 +60,11 @@ def version_statistics(
 
     ``rows`` are the live rows of each fragment, by its id.
     """
-    read = _read(location)
+    read = _read(location) if columns else {}
+    if not columns:
+        return VersionStatistics({}, frozenset(), {})
     if not read:
-        return VersionStatistics({}, frozenset(rows))
+        return VersionStatistics({}, frozenset(rows), dict.fromkeys(columns, frozenset(rows)))
     place = location, pin, frozenset(read)
     with _lock:
         kept = dict(_kept.get(place, {}))
@@ -72,22 +76,29 @@ def version_statistics(
             measured = known.measured([each for _, each in places])
             place_of = {each.file: each.place for _, each in places}
             chosen = [(_column(groups[number], place_of), count) for number, count in measured.groups.items()]
-            missing = frozenset(places[at][0] for at in measured.missing)
-            kept[name] = estimate_of(chosen, sum(rows.values())), missing
+            missing, without = (
+                frozenset(places[at][0] for at in found) for found in (measured.missing, measured.without)
+            )
+            kept[name] = _Kept(estimate_of(chosen, sum(rows.values())), missing, without)
     if new and pin.stamp is not None:
         with _lock:
             _kept[place] = _kept.pop(place, {}) | kept
             while len(_kept) > _MOST:
                 _kept.pop(next(iter(_kept)))
     found = {name: kept[name] for name in columns if name in kept}
-    estimates = {name: estimate for name, (estimate, _) in found.items() if estimate is not None}
-    return VersionStatistics(estimates, frozenset[int]().union(*(missing for _, missing in found.values())))
+    estimates = {name: each.estimate for name, each in found.items() if each.estimate is not None}
+    missing = frozenset[int]().union(*(each.missing for each in found.values()))
+    return VersionStatistics(estimates, missing, {name: each.without for name, each in found.items()})
+
+
+class _Kept(NamedTuple):
+    estimate: ColumnEstimate | None
+    missing: frozenset[int]
+    without: frozenset[int]
 
 
 _MOST = 32
-_kept: dict[
-    tuple[DatasetLocation, PinnedVersion, frozenset[str]], dict[str, tuple[ColumnEstimate | None, frozenset[int]]]
-] = {}
+_kept: dict[tuple[DatasetLocation, PinnedVersion, frozenset[str]], dict[str, _Kept]] = {}
 """By version and files of statistics, what they tell of each column: every plan of a query asks for some."""
 _lock = threading.Lock()
 
@@ -139,17 +150,28 @@ def keep_statistics(location: DatasetLocation, groups: Sequence[Group]) -> None:
     _STATISTICS.delete(location, found)  # only now that another file has what they say
 
 
-def sketches_of(names: Sequence[str], fragments: Read, ids: Mapping[str, int]) -> Iterator[Any]:
-    """Groups of the files of fragments, for :mod:`lance_spark.layout.measuring`."""
+_AT_ONCE = 8
+"""Sketches of a column in memory before they are joined."""
+
+
+def sketches_of(
+    names: Sequence[str], histograms: frozenset[str], fragments: Read, ids: Mapping[str, int]
+) -> Iterator[Any]:
+    """Groups of the files of fragments, for :mod:`lance_spark.layout.measuring`; with distributions of some columns."""
     groups: list[Group] = []
     for entry, batches in fragments:
-        found: dict[str, Sketched] = {}
+        found: dict[str, list[Sketched]] = {}
         for batch in batches:
             for name in names:
-                each = sketch_of(batch.column(name))
-                found[name] = each if name not in found else found[name].joined(each)
-        groups = joined([*groups, *_groups_of(entry, found, ids)])
-    return map(group_json, groups)
+                held = found.setdefault(name, [])
+                held.append(sketch_of(batch.column(name), name in histograms))
+                if len(held) == _AT_ONCE:
+                    held[:] = [joined_sketches(held)]
+        known = {name: joined_sketches(held) for name, held in found.items()}
+        groups.extend(_groups_of(entry, known, ids))
+        if len(groups) >= _AT_ONCE:
+            groups = joined(groups)
+    return map(group_json, joined(groups))
 
 
 def _groups_of(entry: Mapping[str, Any], found: Mapping[str, Sketched], ids: Mapping[str, int]) -> Iterator[Group]:
@@ -165,7 +187,7 @@ def groups_of(
     entries: Sequence[Mapping[str, Any]], known: Mapping[str, Sketched], ids: Mapping[str, int]
 ) -> list[Group]:
     """Groups of new fragments, pylance's JSON, which together hold rows of which this is known."""
-    found: dict[tuple[tuple[int, str], ...], Group] = {}
+    found: dict[tuple[tuple[int, str, bool], ...], Group] = {}
     for each in (group for entry in entries for group in _groups_of(entry, known, ids)):
         before = found.get(each.shape)
         found[each.shape] = each if before is None else replace(before, files=(*before.files, *each.files))
@@ -188,5 +210,5 @@ def sources_of(
         place_of = {place.file: place.place for place in here}
         if here and sum(measured.groups.values()) == sum(some.values()) and measured.groups:
             parts = [_column(groups[number], place_of) for number in measured.groups]
-            found[name] = reduce(Sketched.joined, parts)
+            found[name] = joined_sketches(parts)
     return found

@@ -327,6 +327,7 @@ def _needed(source: Source, pushed: Pushed, output: pa.Schema) -> pa.Schema:
 
 _BUCKETING = "spark.sql.sources.v2.bucketing.enabled"
 _COSTS = "spark.sql.cbo.enabled"
+_BINS = "spark.sql.statistics.histogram.numBins"
 _UNSOUND = (
     "spark.sql.sources.v2.bucketing.shuffle.enabled",
     "spark.sql.sources.v2.bucketing.partiallyClusteredDistribution.enabled",
@@ -344,12 +345,14 @@ class Settings:
     """Whether its optimizer uses statistics of columns."""
     unsound: bool
     """Whether Spark's answers with keys may be wrong."""
+    bins: int
+    """Those of a histogram."""
 
 
 def settings_of(bridge: Bridge) -> Settings:
-    grouping, *given = bridge.settings((GROUPING, _BUCKETING, _COSTS, *_UNSOUND))
+    grouping, bins, *given = bridge.settings((GROUPING, _BINS, _BUCKETING, _COSTS, *_UNSOUND))
     bucketing, costs, *unsound = (str(each).lower() == "true" for each in given)
-    return Settings(grouping, bucketing, costs, any(unsound) and not bridge.groups_soundly)
+    return Settings(grouping, bucketing, costs, any(unsound) and not bridge.groups_soundly, int(bins or 0))
 
 
 # --- The interface for Spark's planner while it decides what to push down
@@ -515,6 +518,7 @@ class NativeScanBuilder(Implementation):
 
     def _described(self, scan: _Scan) -> Any:
         scan.tells_columns = scan.is_whole and (not self._pruned or self._settings.weighs_costs)
+        scan.describes, scan.bins = not self._pruned, self._settings.bins
         return scan.java()
 
 
@@ -578,7 +582,7 @@ class _Scan(Implementation):
     def __init__(self, bridge: Bridge, planned: PlannedScan, stream: TableStream | None = None) -> None:
         super().__init__(bridge)
         self.planned, self._stream, self._streams = planned, stream, False
-        self.tells_columns = False
+        self.tells_columns, self.describes, self.bins = False, False, 0
         """Whether Spark is told statistics of columns: its optimizer weighs costs, or it only describes a column."""
 
     @property
@@ -625,7 +629,8 @@ class _Scan(Implementation):
         final = len(applied) == len(pushed.filters) or pushed.limit is not None
         filtered = whole_filter(source, replace(pushed, filters=applied))
         read, columns = source.read, pushed.columns.names
-        return with_columns(Estimated(read.location, read.pin, source.stored, columns, filtered, sure, final))
+        told = filtered, sure, final, self.bins, self.describes
+        return with_columns(Estimated(read.location, read.pin, source.stored, columns, *told))
 
     def to_micro_batch_stream(self, checkpoint: str) -> Any:
         """The stream of a table by its name."""

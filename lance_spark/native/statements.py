@@ -19,7 +19,7 @@ from lance_spark.core.ref_expressions import DEFAULT, MARK, TypedRef, parse_mome
 from lance_spark.core.refs import MAIN, PinnedVersion, RefSpec
 from lance_spark.core.texts import quoted_name
 from lance_spark.engine.local import Engine
-from lance_spark.engine.session_spark import engine_of, from_arrow
+from lance_spark.engine.session_spark import asks_for_histograms, engine_of, from_arrow
 from lance_spark.errors import LanceSparkError, NotFound, Refused
 from lance_spark.jvm import names
 from lance_spark.jvm.bridge import Bridge
@@ -188,7 +188,8 @@ class _Work:
             return []  # the number of rows and the size are known of every version
         schema = open_pinned(self.place.location, self._pin()).schema
         columns = None if given.columns is None else [_spelled(name, schema.names) for name in given.columns]
-        return statistics_rows(self.place.location, self._pin(), columns, self._engine)
+        asked = asks_for_histograms(self.room.bridge.spark)
+        return statistics_rows(self.place.location, self._pin(), columns, self._engine, asked)
 
     def _vacuum(self, given: statement_rules.Vacuum) -> Rows:
         place = self.place

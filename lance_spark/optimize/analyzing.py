@@ -19,9 +19,11 @@ from lance_spark.core.texts import counted, meant
 from lance_spark.engine.local import Engine, Work, rewriting
 from lance_spark.errors import InvalidOption, LanceSparkError
 from lance_spark.layout.declaring import look
+from lance_spark.layout.histogram_rules import has_distribution
 from lance_spark.layout.measuring import MEASURED, MeasureItem, divided, measure
 from lance_spark.layout.statistic_rules import ColumnEstimate, countable, group_from, joined
 from lance_spark.layout.statistics import (
+    VersionStatistics,
     groups_of,
     has_statistics,
     keep_statistics,
@@ -35,7 +37,7 @@ from lance_spark.optimize.compaction_rules import RewrittenTask
 from lance_spark.storage.datasets import open_pinned
 from lance_spark.storage.versions import read_contents
 
-COLUMNS = ("col_name", "distinct_count", "num_nulls", "min", "max", "avg_col_len", "max_col_len")
+COLUMNS = ("col_name", "distinct_count", "num_nulls", "min", "max", "avg_col_len", "max_col_len", "histogram")
 """As Spark's ``DESCRIBE EXTENDED table column`` names them."""
 
 
@@ -52,6 +54,8 @@ class ColumnInfo:
     avg_col_len: int
     """Bytes."""
     max_col_len: int
+    histogram: bool
+    """Whether it is known how the values are distributed."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,12 +78,17 @@ class TableStatistics(Report):
 
 
 def analyze(
-    location: DatasetLocation, pin: PinnedVersion, columns: Sequence[str] | None, engine: Engine
+    location: DatasetLocation,
+    pin: PinnedVersion,
+    columns: Sequence[str] | None,
+    engine: Engine,
+    histograms: bool = False,
 ) -> TableStatistics:
     """Measure columns of the fragments that have no statistics; all columns for None. No version is committed.
 
-    Also measures the facts of the table's layout, where they are missing. Raises InvalidOption for a column that the
-    table does not have, or of which nothing can be counted.
+    With ``histograms`` fragments without those are measured, too; otherwise only columns that have some get them of
+    other fragments. Also measures the facts of the table's layout, where they are missing. Raises InvalidOption for a
+    column that the table does not have, or of which nothing can be counted.
     """
     schema = open_pinned(location, pin).schema
     able = countable(schema)
@@ -89,12 +98,25 @@ def analyze(
     if layout:
         complete_facts(location, pin, layout, fragments, engine)
     rows = {key: each.rows for key, each in fragments.items()}
-    missing = sorted(version_statistics(location, pin, names, rows).missing) if names else []
+    missing, told = _missing(schema, version_statistics(location, pin, names, rows), histograms)
     if missing:
-        _measure(location, pin, names, missing, engine, rewriting(fragments[key].size for key in missing))
-    found = version_statistics(location, pin, names, rows).columns if names else {}
-    told = tuple(_info(name, schema.field(name).type, found[name]) for name in names if name in found)
-    return TableStatistics(sum(rows.values()), told, len(missing))
+        work = rewriting(fragments[key].size for key in missing)
+        item = MeasureItem(location, pin, missing, names, False, partial(sketches_of, names, told))
+        _measure(item, engine, work)
+    found = version_statistics(location, pin, names, rows).columns
+    infos = tuple(_info(name, schema.field(name).type, found[name]) for name in names if name in found)
+    return TableStatistics(sum(rows.values()), infos, len(missing))
+
+
+def _missing(schema: pa.Schema, known: VersionStatistics, histograms: bool) -> tuple[tuple[int, ...], frozenset[str]]:
+    """The fragments to measure, and the columns of which to measure how values are distributed."""
+    told = frozenset(
+        name
+        for name in known.without
+        if has_distribution(schema.field(name).type)
+        and (histograms or (name in known.columns and known.columns[name].distribution is not None))
+    )
+    return tuple(sorted(known.missing.union(*(known.without[name] for name in told)))), told
 
 
 def renew(location: DatasetLocation, pin: PinnedVersion, engine: Engine) -> int:
@@ -116,26 +138,19 @@ def _checked(columns: Sequence[str], schema: pa.Schema, able: Sequence[str]) -> 
     return tuple(dict.fromkeys(columns))
 
 
-def _measure(
-    location: DatasetLocation,
-    pin: PinnedVersion,
-    names: Sequence[str],
-    fragments: Sequence[int],
-    engine: Engine,
-    work: Work,
-) -> None:
+def _measure(item: MeasureItem, engine: Engine, work: Work) -> None:
     runner = engine.for_work("analyze", work)
-    stage = f"measure {counted(len(fragments), 'fragment')}"
-    items = divided(MeasureItem(location, pin, tuple(fragments), tuple(names), False, partial(sketches_of, names)))
-    texts = runner.collect(stage, runner.flat_map(stage, items, measure, MEASURED))["found"].to_pylist()
+    stage = f"measure {counted(len(item.fragments), 'fragment')}"
+    texts = runner.collect(stage, runner.flat_map(stage, divided(item), measure, MEASURED))["found"].to_pylist()
     groups = joined(group_from(json.loads(text)) for text in texts)
     if groups:
-        keep_statistics(location, groups)
+        keep_statistics(item.location, groups)
 
 
 def _info(name: str, kind: pa.DataType, known: ColumnEstimate) -> ColumnInfo:
     low, high = (None if end is None else _text(kind, end) for end in (known.low, known.high))
-    return ColumnInfo(name, known.distinct, known.nulls, low, high, known.average, known.longest)
+    lengths = known.average, known.longest
+    return ColumnInfo(name, known.distinct, known.nulls, low, high, *lengths, known.distribution is not None)
 
 
 def _text(kind: pa.DataType, end: Any) -> str:

@@ -128,6 +128,10 @@ class ColumnStatistics:
     """The Java class of the ends: ``flag``, ``int``, ``long``, ``double`` or ``decimal``; None without ends."""
     low: str | None
     high: str | None
+    height: float = 0.0
+    """Rows in each bin of the histogram."""
+    bins: tuple[tuple[float, float, int], ...] = ()
+    """Those of an equi-height histogram: lower end, upper end, distinct values; none without one."""
 
 
 @dataclass(frozen=True)

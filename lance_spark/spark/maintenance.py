@@ -20,6 +20,7 @@ from lance_spark.disk_usage.disk_usage import storage
 from lance_spark.engine.session_spark import (
     SPARK,
     Progressing,
+    asks_for_histograms,
     check_places,
     engine_of,
     from_arrow,
@@ -121,15 +122,20 @@ class UpkeepVerbs(RefVerbs):
         """
         return undo(self.location, record)
 
-    def analyze(self, *columns: str, run_on: RunOn = "auto") -> TableStatistics:
+    def analyze(self, *columns: str, histograms: bool | None = None, run_on: RunOn = "auto") -> TableStatistics:
         """Measure columns of this version for Spark's cost-based optimizer, by default all of which it makes use.
 
         Only files that nobody has measured are read, and no version is committed: statistics are about files, so that
         each version and branch has those of its own. They are estimates, and only plans depend on them. Files without
-        the facts of the table's layout are measured, too. Raises InvalidOption for a column that the table does not
-        have or that cannot be counted, such as an array.
+        the facts of the table's layout are measured, too. With ``histograms``, by default if the session has
+        ``spark.sql.statistics.histogram.enabled``, how numbers, dates and timestamps are distributed is measured, too;
+        a column of which that is known keeps it. Raises InvalidOption for a column that the table does not have or
+        that cannot be counted, such as an array.
         """
-        return analyze(self.location, self._pin(), columns or None, engine_of(self.spark, run_on))
+        if histograms is None:
+            session = session_or_none(self.spark)
+            histograms = session is not None and asks_for_histograms(session)
+        return analyze(self.location, self._pin(), columns or None, engine_of(self.spark, run_on), histograms)
 
     def maintain(self, policy: Policy | None = None, run_on: RunOn = "auto") -> MaintenancePlan:
         """What upkeep of the whole dataset, main and all branches, has to do; ``apply()`` does it.

@@ -320,21 +320,23 @@ def _optimize(context: Context, given: Mapping[str, Any]) -> Rows:
 @procedure(
     "analyze",
     "col_name STRING, distinct_count BIGINT, num_nulls BIGINT, min STRING, max STRING, avg_col_len BIGINT, "
-    "max_col_len BIGINT",
+    "max_col_len BIGINT, histogram BOOLEAN",
     TABLE,
     Parameter("columns", "ARRAY<STRING>", "the columns; by default all of which something can be counted"),
     Parameter("ref", "STRING", f"the version: {REFS}; {BY_DEFAULT}"),
+    Parameter("histograms", "BOOLEAN", "whether to measure how values are distributed", default=False),
 )
 def _analyze(context: Context, given: Mapping[str, Any]) -> Rows:
     """Measure columns for Spark's optimizer, where that is missing; no version is committed."""
-    return statistics_rows(*context.to_read(given["table"], given["ref"]), given["columns"], context.engine)
+    location, pin = context.to_read(given["table"], given["ref"])
+    return statistics_rows(location, pin, given["columns"], context.engine, bool(given["histograms"]))
 
 
 def statistics_rows(
-    location: DatasetLocation, pin: PinnedVersion, columns: Sequence[str] | None, engine: Engine
+    location: DatasetLocation, pin: PinnedVersion, columns: Sequence[str] | None, engine: Engine, histograms: bool
 ) -> Rows:
     """The statistics of columns, or of all. Raises as ``LanceTable.analyze``."""
-    for each in analyze(location, pin, columns, engine).columns:
+    for each in analyze(location, pin, columns, engine, histograms).columns:
         yield asdict(each)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from lance_spark.layout.fact_rules import Bounds
 from lance_spark.layout.filter_rules import All, Compared, OneOf
+from lance_spark.layout.histogram_rules import distribution_of
 from lance_spark.layout.statistic_rules import (
     ColumnEstimate,
     Group,
@@ -18,7 +19,10 @@ from lance_spark.layout.statistic_rules import (
     distinct_of,
     encoded_groups,
     estimate_of,
+    group_from,
+    group_json,
     joined,
+    joined_sketches,
     registers_of,
     share_of,
     sketch_of,
@@ -52,7 +56,7 @@ def test_a_sketch_counts_distinct_values(made):
 def test_sketches_of_parts_merge_to_that_of_the_whole():
     values = pa.array(range(5_000))
     parts = [sketch_of(values[:3_000]), sketch_of(values[2_000:])]
-    both, whole = parts[0].joined(parts[1]), sketch_of(values)
+    both, whole = joined_sketches(parts), sketch_of(values)
     assert (both.registers == whole.registers).all()
     assert (both.rows, both.bounds) == (6_000, Bounds(0, 4_999, False))
 
@@ -95,12 +99,52 @@ def test_groups_of_other_columns_in_the_same_place_stay_apart():
 def test_a_group_most_of_whose_files_are_gone_is_measured_again():
     old = Group(("a", "b", "c"), GROUP.columns, GROUP.names)
     known = KnownGroups([old])
-    assert known.measured([Places(10, "a", 0), Places(10, "b", 0), Places(5, "d", 0)]) == ({0: 20}, (2,))
-    assert known.measured([Places(10, "a", 0), Places(10, "b", 0), Places(5, None, -1)]) == ({0: 20}, ())
-    assert known.measured([Places(10, "a", 0), Places(10, "x", 0)]) == ({0: 10}, (0, 1))
+    assert known.measured([Places(10, "a", 0), Places(10, "b", 0), Places(5, "d", 0)])[:2] == ({0: 20}, (2,))
+    assert known.measured([Places(10, "a", 0), Places(10, "b", 0), Places(5, None, -1)])[:2] == ({0: 20}, ())
+    assert known.measured([Places(10, "a", 0), Places(10, "x", 0)])[:2] == ({0: 10}, (0, 1))
     assert known.measured([Places(10, "a", 7)]).missing == (0,)
     newer = KnownGroups([old, Group(("a",), GROUP.columns, GROUP.names)])
-    assert newer.measured([Places(10, "a", 0)]) == ({1: 10}, ())
+    assert newer.measured([Places(10, "a", 0)])[:2] == ({1: 10}, ())
+
+
+SPREAD = Group(("a", "b"), {0: sketch_of(pa.array(range(100)), histogram=True)}, {0: "id"})
+
+
+def test_files_whose_distribution_nobody_knows_are_measured_for_it():
+    a, b = Places(10, "a", 0), Places(10, "b", 0)
+    plain = Group(("a", "b"), GROUP.columns, GROUP.names)
+    assert KnownGroups([plain]).measured([a, b]) == ({0: 20}, (), (0, 1))
+    for groups in ([SPREAD, plain], [plain, SPREAD]):
+        known = KnownGroups(groups)
+        assert known.measured([a, b]) == ({0 if groups[0] is SPREAD else 1: 20}, (), ())
+    few = Group(("a", "x", "y", "z"), SPREAD.columns, SPREAD.names)  # most of it is of files that are gone
+    assert KnownGroups([few, plain]).measured([a, b]) == ({1: 20}, (), (0, 1))
+    assert KnownGroups([plain]).measured([Places(10, None, -1)]).without == ()
+
+
+def test_distributions_in_files():
+    content = encoded_groups([SPREAD, GROUP])
+    spread, plain = decoded_groups(content)
+    assert spread.columns[0].distribution.points.tolist() == [*range(100)]
+    assert plain.columns[0].distribution is None
+    assert [len(each.files) for each in joined([SPREAD, GROUP, SPREAD])] == [2, 2]
+    assert joined([SPREAD, SPREAD])[0].columns[0].distribution.count == 200
+    told = group_json(SPREAD)
+    assert [len(each) for each in told["columns"].values()] == [7]  # what versions before read
+    del told["distributions"]  # as they write
+    assert group_from(told).columns[0].distribution is None
+
+
+def test_a_version_has_the_distribution_of_half_of_its_rows_or_none():
+    spread, plain = SPREAD.columns[0], sketch_of(pa.array(range(100, 200)))
+    assert estimate_of([(spread, 50)], 50).distribution.count == 50
+    assert estimate_of([(spread, 100), (plain, 100)], 200).distribution.count == 100
+    assert estimate_of([(spread, 100), (plain, 110)], 210).distribution is None
+    part = estimate_of([(spread, 100)], 120)
+    assert (part.low, part.measured, part.distribution.count) == (None, (0, 99), 120)
+    assert (part.distribution.points[0], part.distribution.points[-1]) == (-99, 198)
+    assert share_of(Compared("id", ">", (99,)), {"id": part}, 120) == pytest.approx(20 / 120 / 3, abs=0.01)
+    assert sketch_of(pa.array(["a"]), histogram=True).distribution is None
 
 
 def test_a_version_of_which_a_part_is_known():
@@ -120,6 +164,7 @@ COLUMNS = {
     "a": ColumnEstimate(100, 0, 8, 8, 0, 99),
     "n": ColumnEstimate(10, 500, 8, 8),
     "c": ColumnEstimate(4, 0, 3, 9),
+    "s": ColumnEstimate(11, 0, 8, 8, 0, 1000, None, distribution_of(pa.array([*[7] * 90, *range(100, 1100, 100)]))),
 }
 
 
@@ -142,7 +187,22 @@ COLUMNS = {
         (Compared("n", "<", (3,)), 1.0),
         (Compared("c", "STARTS", ("x",)), 1.0),
         (Compared("q", "=", (3,)), 1.0),
+        (Compared("s", "=", (7,)), 0.9),
+        (Compared("s", "<>", (7,)), 0.1),
+        (Compared("s", "IN", (7, 100)), 0.91),
+        (Compared("s", "=", (150,)), 1 / 512),
+        (Compared("s", "<", (7,)), 0.0),
+        (Compared("s", "<=", (7,)), 0.9),
+        (Compared("s", ">", (7,)), 0.1),
+        (Compared("s", ">=", (7.0,)), 1.0),
+        (Compared("s", ">", (Decimal(500),)), 0.05),
+        (Compared("s", "<", ("x",)), 1.0),
         (All((Compared("a", "=", (5,)), Compared("c", "=", ("x",)))), 0.0025),
+        (All((Compared("a", ">=", (33,)), Compared("a", "<", (66,)))), 1 / 3),
+        (All((Compared("a", ">", (66,)), Compared("a", "<", (33,)))), 0.0),
+        (All((Compared("a", ">", ("x",)), Compared("a", "<", (33,)))), 1 / 3),
+        (All((Compared("s", ">", (7,)), Compared("s", "<=", (600,)), Compared("c", "=", ("x",)))), 0.015),
+        (All((Compared("q", ">", (66,)), Compared("n", "IS NULL"))), 0.5),
         (OneOf((Compared("c", "=", ("x",)), Compared("c", "=", ("y",)))), 0.4375),
         (OneOf((Compared("c", "=", ("x",)), None)), 1.0),
     ],

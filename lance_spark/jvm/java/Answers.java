@@ -54,6 +54,8 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.colstats.ColumnStatistics;
+import org.apache.spark.sql.connector.read.colstats.Histogram;
+import org.apache.spark.sql.connector.read.colstats.HistogramBin;
 import org.apache.spark.sql.connector.read.partitioning.KeyGroupedPartitioning;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonPartitionReaderFactory;
@@ -572,11 +574,13 @@ public class Answers implements InvocationHandler {
     private final long[] numbers = new long[4];
     private final Object low;
     private final Object high;
+    private final Histogram histogram;
 
     public Column(JsonNode given) {
       for (int i = 0; i < 4; i++) numbers[i] = at(given, i + 1).asLong();
       low = end(at(given, 5).asText(), at(given, 6));
       high = end(at(given, 5).asText(), at(given, 7));
+      histogram = at(given, 9).size() == 0 ? null : new Bins(at(given, 8).asDouble(), at(given, 9));
     }
 
     public OptionalLong distinctCount() {
@@ -601,6 +605,55 @@ public class Answers implements InvocationHandler {
 
     public Optional max() {
       return Optional.ofNullable(high);
+    }
+
+    public Optional histogram() {
+      return Optional.ofNullable(histogram);
+    }
+  }
+
+  /** Spark's histogram of a column. */
+  public static class Bins implements Histogram {
+    private final double height;
+    private final HistogramBin[] bins;
+
+    public Bins(double height, JsonNode given) {
+      this.height = height;
+      bins = new HistogramBin[given.size()];
+      for (int i = 0; i < bins.length; i++) bins[i] = new Bin(at(given, i));
+    }
+
+    public double height() {
+      return height;
+    }
+
+    public HistogramBin[] bins() {
+      return bins;
+    }
+  }
+
+  /** A bin of a histogram. */
+  public static class Bin implements HistogramBin {
+    private final double low;
+    private final double high;
+    private final long distinct;
+
+    public Bin(JsonNode given) {
+      low = at(given, 0).asDouble();
+      high = at(given, 1).asDouble();
+      distinct = at(given, 2).asLong();
+    }
+
+    public double lo() {
+      return low;
+    }
+
+    public double hi() {
+      return high;
+    }
+
+    public long ndv() {
+      return distinct;
     }
   }
 
