@@ -32,8 +32,8 @@ PACKAGES = ("pyspark", "pandas", "pyarrow", "pylance", "numpy")
 """Whose versions are told, as they were found after the installation."""
 DATA = ("tests/format", "tests/datasource", "tests/write")
 """Types, reads and writes: where another version of a library may differ."""
-WHOLE = (*DATA, "tests/sql", "tests/native", "tests/whole/test_every_session.py")
-"""Also statements, plain SQL, and the same answers from a local session, a standalone cluster and Spark Connect."""
+WHOLE = (*DATA, "tests/sql", "tests/native", "tests/layout", "tests/whole/test_every_session.py")
+"""Also statements, SQL, layouts, and the same answers from a local session, a standalone cluster and Spark Connect."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from support.grouped_tables import SETTINGS, Random, as_texts, parquet_copy, queries
-from support.kinds import NIGHT
 from support.spark_settings import settings_of
 
 from lance_spark import errors
@@ -16,10 +15,15 @@ from lance_spark.layout.key_rules import key_column, plain
 from lance_spark.layout.layout_rules import parse
 from lance_spark.native import scan
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
+pytestmark = [pytest.mark.spark]
+NEWEST = pytest.mark.when(spark="newest")
 ROWS = "SELECT id, CAST(id % 5 AS INT) AS day, id % 3 AS v FROM range(200)"
 
-SUBSET = "spark.sql.sources.v2.bucketing.allowKeysSubsetOfPartitionKeys.enabled"
+COSTS = ("spark.sql.cbo.enabled", "spark.sql.cbo.joinReorder.enabled")
+SUBSETS = (
+    "spark.sql.sources.v2.bucketing.allowKeysSubsetOfPartitionKeys.enabled",
+    "spark.sql.sources.v2.bucketing.allowJoinKeysSubsetOfPartitionKeys.enabled",  # before Spark 4.3
+)
 
 
 @pytest.fixture
@@ -31,7 +35,7 @@ def joins(spark, lake, monkeypatch):
         "spark.sql.autoBroadcastJoinThreshold": "-1",
         "spark.sql.shuffle.partitions": "2",
     }
-    with settings_of(spark, given, (*SETTINGS, SUBSET)):
+    with settings_of(spark, given, (*SETTINGS, *COSTS, *SUBSETS)):
         yield spark
 
 
@@ -47,6 +51,7 @@ def shuffles(spark, query):
 JOIN = "SELECT a.id, a.v, b.v AS w FROM lake.ns1.a a JOIN lake.ns1.b b ON a.{0} = b.{0}"
 
 
+@NEWEST
 @pytest.mark.when(day={"by": ["bucket(4, id)"]})
 @pytest.mark.parametrize(
     ("by", "key"), [("bucket(4, id)", "id"), ("day", "day"), ("truncate(3, id)", "id"), ("bucket(2, v), day", "day")]
@@ -56,7 +61,8 @@ def test_two_tables_that_are_divided_alike_join_without_a_shuffle(joins, by, key
     table(spark, "a", by)
     table(spark, "b", by, ROWS.replace("range(200)", "range(50, 400, 7)"))
     if "," in by:  # a part of the key
-        spark.conf.set(SUBSET, "true")
+        for name in SUBSETS:
+            spark.conf.set(name, "true")
         spark.conf.set("spark.sql.requireAllClusterKeysForCoPartition", "false")
     query = JOIN.format(key)
     assert shuffles(spark, query) == 0
@@ -69,6 +75,7 @@ def test_two_tables_that_are_divided_alike_join_without_a_shuffle(joins, by, key
     assert sorted(map(tuple, spark.sql(query).collect())) == right
 
 
+@NEWEST
 @pytest.mark.on_connect
 @pytest.mark.when(day=0)
 def test_tables_that_tasks_read_join_without_a_shuffle_on_spark_connect_as_well(spark, lake):
@@ -94,6 +101,7 @@ def test_tables_that_tasks_read_join_without_a_shuffle_on_spark_connect_as_well(
             spark.conf.unset(name)
 
 
+@NEWEST
 @pytest.mark.when(day=0)
 def test_a_fragment_without_facts_makes_a_plain_scan(joins, lake):
     spark = joins
@@ -110,6 +118,7 @@ def test_a_fragment_without_facts_makes_a_plain_scan(joins, lake):
     assert spark.sql(query).count() == 210
 
 
+@NEWEST
 @pytest.mark.when(day=0)
 def test_grouping_by_the_key_takes_no_shuffle(joins):
     spark = joins
@@ -126,6 +135,7 @@ def test_grouping_by_the_key_takes_no_shuffle(joins):
     assert sorted(map(tuple, spark.sql(few).collect())) == [(day, 40) for day in range(5)]
 
 
+@NEWEST
 @pytest.mark.when(day=0)
 def test_buckets_and_times_of_two_sizes_join_where_spark_may_reduce_them(joins):
     spark = joins
@@ -148,6 +158,7 @@ def test_buckets_and_times_of_two_sizes_join_where_spark_may_reduce_them(joins):
         spark.sql("DROP TABLE lake.ns1.b")
 
 
+@NEWEST
 @pytest.mark.when(day=0)
 def test_one_side_is_shuffled_into_the_partitions_of_the_other(joins):
     spark = joins
@@ -185,6 +196,7 @@ def test_a_merge_of_tables_that_are_divided_alike_shuffles_no_rows(joins, lake):
     assert shuffles(spark, JOIN.format("id")) == 0  # and once more
 
 
+@NEWEST
 @pytest.mark.when(day=0)
 def test_tables_read_by_path_and_at_old_versions_join_too(joins, lake):
     spark = joins
@@ -205,6 +217,7 @@ def test_tables_read_by_path_and_at_old_versions_join_too(joins, lake):
     assert spark.sql(query).count() == 200
 
 
+@NEWEST
 def test_the_setting_is_checked(joins):
     joins.sql(f"CREATE TABLE lake.ns1.a AS {ROWS}")
     joins.conf.set("spark.lance.grouping", "perhaps")
@@ -235,6 +248,7 @@ FUNCTIONS = {
 }
 
 
+@NEWEST
 @pytest.mark.when(day=0)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_the_functions_of_the_catalog_have_the_values_of_the_files(joins, tmp_path, function):
@@ -252,15 +266,28 @@ def test_the_functions_of_the_catalog_have_the_values_of_the_files(joins, tmp_pa
     assert spark.sql("SHOW FUNCTIONS IN lake.system").count() > 0
 
 
-SEEDS = range(100) if NIGHT else range(2)
+SEEDS = [(seed, False) for seed in range(100)] + [(seed, True) for seed in range(100, 120)]
 
 
+def weigh_costs(spark, lake, tables, choose):
+    for each in tables:
+        lake.table(f"ns1.{each.name}").analyze(histograms=True)
+        if choose.random() < 0.5:
+            each.append()
+    for name in COSTS:
+        spark.conf.set(name, "true")
+
+
+@NEWEST
 @pytest.mark.when(day=0)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_random_tables_have_the_answers_of_parquet(joins, lake, tmp_path, seed):
+@pytest.mark.parametrize(("seed", "costs"), SEEDS)
+def test_random_tables_have_the_answers_of_parquet(joins, lake, tmp_path, seed, costs):
+    """With ``costs``, Spark orders joins by histograms, of all files or of some."""
     spark = joins
     choose = random.Random(seed)
     made = {name: Random(spark, lake, name, choose) for name in "ab"}
+    if costs:
+        weigh_costs(spark, lake, made.values(), choose)
     if choose.random() < 0.5:
         made["b"] = made["a"] if choose.random() < 0.2 else made["b"]
     spark.conf.set("spark.lance.grouping", "never")
