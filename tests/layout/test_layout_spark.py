@@ -1,5 +1,7 @@
 """Layouts in Spark: declared by SQL, DataFrames and handles, shown, obeyed by every write, and used by filters."""
 
+from pathlib import Path
+
 import lance
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
@@ -165,6 +167,21 @@ def test_partitions_are_overwritten_by_sql_and_dataframes_and_the_others_stay(sp
     assert held(spark) == [(0, 5), (3, 90)]
     spark.sql("INSERT OVERWRITE lake.ns1.t SELECT 1L, 1")
     assert held(spark) == [(1, 1)]
+
+
+@pytest.mark.on_connect
+@pytest.mark.parametrize("ref", ["", "@exp"])
+def test_sql_drops_partitions_without_reading_or_writing_a_data_file(spark, lake, ref):
+    spark.sql("CREATE TABLE lake.ns1.t PARTITIONED BY (day) AS SELECT id, CAST(id % 4 AS INT) AS day FROM range(40)")
+    table = lake.table("ns1.t")
+    table.branches.create("exp")
+    data = Path(table.location.uri, "data")
+    data.rename(data.with_name("away"))
+    spark.sql(f"DELETE FROM lake.ns1.`t{ref}` WHERE day = 1 OR day > 2")
+    assert not data.exists()
+    data.with_name("away").rename(data)
+    assert sorted(row.id % 4 for row in spark.table(f"lake.ns1.`t{ref}`").collect()) == [0] * 10 + [2] * 10
+    assert table.checkout(branch="main" if ref else "exp").count_rows() == 40
 
 
 def test_a_branch_begins_with_the_layout_of_its_parent_and_may_have_another(spark, lake):
