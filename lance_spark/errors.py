@@ -94,7 +94,10 @@ class NotInstalled(LanceSparkError, ModuleNotFoundError):
     @staticmethod
     def spark(module: str | None, otherwise: str = "") -> NotInstalled:
         """The error of what needs Spark, if this module of it was not found; ``otherwise`` ends the hint."""
-        hint = "pip install 'lance-spark[spark]'; on a cluster with its own Spark, run it with spark-submit."
+        hint = (
+            "pip install 'lance-spark[spark]', or 'lance-spark[connect]' for a client of Spark Connect without Java; "
+            "on a cluster with its own Spark, run it with spark-submit."
+        )
         return NotInstalled(f"This needs Spark, and Python finds no module '{module}'.", hint + otherwise)
 
 

@@ -12,6 +12,7 @@ from support import thin_client
 from support.connect_server import Server
 from support.environments import environment_with
 from support.s3_tables import storage_options
+from support.spark_cluster import HOME
 
 from lance_spark import LanceCatalog
 from lance_spark.spark import at_server_rules
@@ -64,15 +65,34 @@ def wheel(tmp_path_factory):
     return found
 
 
-def test_a_thin_client_has_sql_and_frames_and_is_told_what_to_type_for_the_rest(
-    tmp_path, tmp_path_factory, wheel, moto, bucket
-):
-    thin = environment_with(tmp_path_factory.mktemp("thin"), f"{wheel}[client]")
+@pytest.fixture(scope="module")
+def thin(tmp_path_factory, wheel):
+    """The programs of a client's environment."""
+    return environment_with(tmp_path_factory.mktemp("thin"), f"{wheel}[connect]")
+
+
+@pytest.fixture(scope="module")
+def version(thin):
+    """Of the client's PySpark: the newest one that there is."""
     asked = [thin / "python", "-c", "import pyspark; print(pyspark.__version__)"]
-    version = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
-    fat = environment_with(tmp_path_factory.mktemp("fat"), f"{wheel}[connect]", f"pyspark[connect]=={version}")
+    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture(params=["the client's", "that of the tests"])
+def server_of(request, tmp_path_factory, wheel, version):
+    """The home and the Python of a server's Spark: of the client's version, and of the newest one."""
+    if request.param == "that of the tests":
+        return HOME, sys.executable
+    fat = environment_with(tmp_path_factory.mktemp("fat"), f"{wheel}[server]", f"pyspark[connect]=={version}")
     (home,) = fat.parent.glob("lib/*/site-packages/pyspark")
-    python, place = str(fat / "python"), {"AWS_ENDPOINT_URL": moto, "AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true"}
+    return home, str(fat / "python")
+
+
+def test_a_thin_client_has_sql_and_frames_and_is_told_what_to_type_for_the_rest(
+    tmp_path, thin, version, server_of, moto, bucket
+):
+    home, python = server_of
+    place = {"AWS_ENDPOINT_URL": moto, "AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true"}
     keys = {"AWS_ACCESS_KEY_ID": "AKIDTEST", "AWS_SECRET_ACCESS_KEY": "hush-hush"}
     server, root = Server(tmp_path), f"s3://{bucket}/lake"
     try:
