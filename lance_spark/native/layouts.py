@@ -41,7 +41,7 @@ def transforms_of(bridge: Bridge, layout: TableLayout) -> Any:
 
 def transform_of(bridge: Bridge, transform: Transform) -> Any:
     call = f"{names.MAYBE_EXPRESSIONS}."
-    column = transform.column if transform.column.isidentifier() else quoted_name(transform.column)
+    column = quoted_name(transform.column)  # Spark reads it as SQL, where a bare name has ASCII letters only
     if transform.name == IDENTITY or transform.name in TIMES:
         return bridge.call(call + transform.name, column)
     if transform.name == BUCKET:

@@ -50,3 +50,18 @@ def test_a_side_that_is_shuffled_into_the_keys_of_another_one_joins_with_all_row
     adaptive = {"spark.sql.adaptive.enabled": "false"}
     with settings_of(spark, {**SETTINGS, **adaptive, f"{BUCKETING}.shuffle.enabled": "true"}):
         assert spark.sql(query).count() == 24
+
+
+def test_rows_of_a_key_that_several_tasks_read_are_one_group(spark, lake, monkeypatch):
+    monkeypatch.setattr(scan, "LOCAL_ROWS", 0)
+    rows = "SELECT id % 4 AS id, id AS v FROM range({}, {})"
+    for name in ("a", "b"):
+        spark.sql(f"CREATE TABLE lake.ns1.{name} PARTITIONED BY (id) AS {rows.format(0, 10)}")
+        spark.sql(f"INSERT INTO lake.ns1.{name} {rows.format(10, 20)}")
+        uri = lake.table(f"ns1.{name}").location.uri
+        spark.read.format("lance").option("split_size", "1").load(uri).createOrReplaceTempView(f"several_{name}")
+    joined = "several_a a JOIN several_b b ON a.id = b.id"
+    with settings_of(spark, {**SETTINGS, f"{BUCKETING}.partiallyClusteredDistribution.enabled": "true"}):
+        assert spark.sql(f"SELECT DISTINCT a.id FROM {joined}").count() == 4
+        counts = spark.sql(f"SELECT a.id, count(*) FROM {joined} GROUP BY a.id").collect()
+    assert sorted(map(tuple, counts)) == [(0, 25), (1, 25), (2, 25), (3, 25)]

@@ -40,6 +40,18 @@ MADE = {
 }
 
 
+def test_columns_of_a_layout_may_have_any_name(spark, lake):
+    spark.sql(
+        "CREATE TABLE lake.ns1.t PARTITIONED BY (`a b`, bucket(2, `ä`), truncate(2, `order`)) "
+        "AS SELECT id % 2 AS `a b`, id AS `ä`, id AS `order` FROM range(6)"
+    )
+    assert spark.sql("SELECT count(*) FROM lake.ns1.t WHERE `A B` = 1 AND `ä` > 1").first()[0] == 2
+    assert "PARTITIONED BY (`a b`" in spark.sql("SHOW CREATE TABLE lake.ns1.t").first()[0]
+    spark.sql("DELETE FROM lake.ns1.t WHERE `a b` = 1")
+    spark.sql("INSERT OVERWRITE lake.ns1.t PARTITION (`a b` = 0) SELECT 1L, 2L")
+    assert [*map(tuple, spark.table("lake.ns1.t").collect())] == [(0, 1, 2)]
+
+
 @pytest.mark.when(day=0)
 @pytest.mark.parametrize("way", MADE)
 def test_a_table_is_made_with_a_layout_and_all_writes_obey(spark, lake, way):
