@@ -1,4 +1,4 @@
-"""``python -m benchmarks.layout``: planning, joins, MERGE and small batches, with a layout and without."""
+"""``python -m benchmarks.layout``: planning, joins, MERGE, wide tables and small batches, with a layout and without."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lance_spark.storage.datasets import locate, pin_latest
 from lance_spark.tables.write import begin, finish, plan_write
 from lance_spark.write.data_files import write_rows
 
-PARTS = ("plan", "joins", "week")
+PARTS = ("plan", "joins", "wide", "week")
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         if "plan" in arguments.only:
             _print_plans(directory, arguments.fragments, arguments.rounds)
-        if {"joins", "week"} & {*arguments.only}:
+        if {*arguments.only} - {"plan"}:
             _print_with_spark(Path(directory), arguments)
 
 
@@ -61,6 +61,9 @@ def _print_with_spark(home: Path, arguments: argparse.Namespace) -> None:
     if "joins" in arguments.only:
         print(f"\n{arguments.rows:,} rows, with half as many; seconds, median of {arguments.rounds}\n")
         print("\n".join(layout_spark.joins(place, arguments.rows, arguments.rounds)), flush=True)
+    if "wide" in arguments.only:
+        print(f"\nMERGE of 200 whole rows into 10,000; seconds, median of {arguments.rounds}\n")
+        print("\n".join(layout_spark.wide(place, arguments.columns, arguments.rounds)), flush=True)
     if "week" in arguments.only:
         print(f"\n{arguments.batches:,} batches of up to 2,000 rows\n")
         print("\n".join(layout_spark.week(place, arguments.batches)), flush=True)
@@ -73,6 +76,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--fragments", type=int, default=10_000, help="of the table that is planned (default 10,000)")
     parser.add_argument("--rows", type=int, default=4_000_000, help="of the tables that are joined (default 4,000,000)")
     parser.add_argument("--batches", type=int, default=300, help="a week has 2,016 of five minutes (default 300)")
+    parser.add_argument("--columns", type=_numbers, default=[200, 1000], metavar="N,M", help="of the wide tables")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--delta-jars", type=_paths, default=[], metavar="A,B", help="delta-spark and delta-storage")
     parser.add_argument("--iceberg-jars", type=_paths, default=[], metavar="A", help="Iceberg's runtime for this Spark")
@@ -84,6 +88,10 @@ def _parts(text: str) -> list[str]:
     if unknown := set(names) - set(PARTS):
         raise argparse.ArgumentTypeError(f"no such part: {', '.join(sorted(unknown))}")
     return names
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
 
 
 def _paths(text: str) -> list[Path]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -123,6 +123,40 @@ _QUERIES = {
 _MERGE = (
     "MERGE INTO {a} a USING {s} s ON a.id = s.id "
     "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (id, v, h) VALUES (s.id, s.v, s.h)"
+)
+
+
+def wide(place: Place, widths: Sequence[int], rounds: int) -> list[str]:
+    """The lines of a table: a MERGE of 200 whole rows, of which half are new, into 10,000 rows of many columns."""
+    spark, catalog = place.spark, LanceCatalog(str(place.home / "lake"), spark=place.spark)
+    lines: list[str] = []
+    for width in widths:
+        columns = ["id", *(f"id + {at} AS c{at}" for at in range(width))]
+        name, source = f"w{width}", spark.range(9_900, 10_100).selectExpr(*columns)
+        source.createOrReplaceTempView("changed_rows")
+        ways = [way for way in place.ways() if way.merges and not way.name.startswith("ours, bucket")]
+        for way in ways:
+            way.create(name, spark.range(10_000).selectExpr(*columns))
+        ways.append(Way("ours, t.merge", lambda *_: None, f"p_{name}"))
+
+        def once(way: Way) -> Taken:
+            start = time.perf_counter()
+            if way.name == "ours, t.merge":
+                merge = catalog.table(way.table).merge(source, on="id")  # noqa: B023
+                merge.when_matched_update_all().when_not_matched_insert_all().execute()
+            else:
+                spark.sql(_MERGE_ALL.format(way.table.format(name))).collect()  # noqa: B023
+            return Taken([time.perf_counter() - start])
+
+        taken = _in_turn(ways, rounds, once)
+        if not lines:
+            lines = [f"| columns | {' | '.join(way.name for way in ways)} |", f"|---|{'---:|' * len(ways)}"]
+        lines.append(f"| {width:,} | {' | '.join(_cell(taken[way.name]) for way in ways)} |")
+    return lines
+
+
+_MERGE_ALL = (
+    "MERGE INTO {} a USING changed_rows s ON a.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 )
 
 
