@@ -11,6 +11,8 @@ from lance_spark.errors import InvalidOption
 AUTO_COMPACT = "auto_compact"
 _AUTO_COMPACT = (AUTO_COMPACT, "delta.autoOptimize.autoCompact")
 """Spellings, the last one Delta's."""
+OPTIMIZE_WRITE = ("optimize_write", "delta.autoOptimize.optimizeWrite")
+"""Spellings, the last one Delta's."""
 LAYOUT = ("lance_spark.partition_by", "lance_spark.cluster_by")
 """Keys of the table's configuration that declare its layout."""
 _MANY = 50
@@ -28,14 +30,25 @@ def obeyed(put: Mapping[str, str], unset: Collection[str] = ()) -> dict[str, str
             f"'{layout}' is no property: it is a part of the layout of each branch. Nothing was changed.",
             hint=hints.of("Declare it: ", hints.change_layout(), "; for a new table, PARTITIONED BY or CLUSTER BY."),
         )
-    told: dict[str, str | None] = {key: None for key in (ISOLATION, *_AUTO_COMPACT) if key in unset}
+    told: dict[str, str | None] = {key: None for key in (ISOLATION, *_AUTO_COMPACT, *OPTIMIZE_WRITE) if key in unset}
     if ISOLATION in put:
         told[ISOLATION] = isolation_level(put[ISOLATION])
     for key in _AUTO_COMPACT:
         if key in put:
             _fragments(key, put[key])
             told[key] = put[key]
+    for key in OPTIMIZE_WRITE:
+        if key in put:
+            if put[key].strip().lower() not in ("true", "false"):
+                raise InvalidOption(f"'{key}' is {put[key]!r}, but it must be true or false.")
+            told[key] = put[key]
     return told
+
+
+def optimize_write(metadata: Mapping[str, str]) -> bool:
+    """Whether Spark divides the rows of a write evenly, into files of a good size, before tasks write them."""
+    found = next((metadata[key] for key in OPTIMIZE_WRITE if key in metadata), "false")
+    return found.strip().lower() == "true"
 
 
 def auto_compact(metadata: Mapping[str, str]) -> int | None:

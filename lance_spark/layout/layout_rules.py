@@ -263,6 +263,45 @@ def _spelled(name: str, columns: Sequence[str]) -> str:
     return alike[0] if name not in alike and len(alike) == 1 else name
 
 
+# --- How Spark brings the rows of a write
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """By hash of columns, or else by ranges of all of the order; sorted in each task. Empty for as they come."""
+
+    by_hash: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    partitions: bool = False
+    """Whether the table has partitions, of which an overwrite may replace single ones."""
+
+    def __bool__(self) -> bool:
+        return bool(self.by_hash or self.order)
+
+
+AS_THEY_COME = Arrangement()
+_SPREAD = 4
+"""Columns whose hash divides rows evenly: one alone may have few values, and each costs time."""
+
+
+def arrangement(layout: TableLayout, schema: pa.Schema, evenly: bool) -> Arrangement:
+    """How Spark brings rows for a layout; for none, if they are to be divided evenly, by hash of some columns.
+
+    By hash where columns themselves are the key of a partition, and by ranges of the columns where functions of them
+    are, none of which decreases where its column grows. Buckets are divided by the tasks alone.
+    """
+    partition = [each for each in layout.partition if each.name != BUCKET]
+    if not partition and (layout.partition or not layout.cluster or layout.curve):
+        if not evenly or layout.partition:
+            return Arrangement(partitions=bool(layout.partition))
+        fit = [field.name for field in schema if any(test(field.type) for test in _CLUSTERED)]
+        return Arrangement(tuple(fit[:_SPREAD]))
+    columns = dict.fromkeys([*(each.column for each in partition), *(() if layout.curve else layout.cluster)])
+    identity = all(each.name == IDENTITY for each in partition)
+    by_hash = tuple(each.column for each in partition) if identity else ()
+    return Arrangement(by_hash, tuple(columns), bool(layout.partition))
+
+
 # --- Whether a layout fits the columns of a table
 
 _WHOLE = (pt.is_int8, pt.is_int16, pt.is_int32, pt.is_int64)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from lance_spark.catalog.staging import Stage, TableDefinition, Way, make
 from lance_spark.core.options import folded
 from lance_spark.core.table_options import parse_write_options
+from lance_spark.core.table_properties import optimize_write
 from lance_spark.engine.types_spark import declared_defaults, to_arrow
 from lance_spark.errors import AlreadyExists, NotFound, Refused
 from lance_spark.format.column_defaults import with_defaults
@@ -16,7 +17,7 @@ from lance_spark.jvm import answers, names
 from lance_spark.jvm.answers import Answer
 from lance_spark.jvm.bridge import Bridge, from_java, java_error
 from lance_spark.jvm.proxies import Implementation
-from lance_spark.layout.layout_rules import NO_LAYOUT, TableLayout, declared_by
+from lance_spark.layout.layout_rules import NO_LAYOUT, TableLayout, arrangement, declared_by
 from lance_spark.native.layouts import layout_of
 from lance_spark.native.places import Place, Places, parts_of
 from lance_spark.native.tables import WRITABLE, NativeWriteBuilder, check_options
@@ -271,11 +272,13 @@ class NativeStagedTable(Implementation):
         self._written = True
         # Python's own types of CHAR and VARCHAR have no collation.
         stage, schema = self._stage, self.bridge.schema(from_java(self._schema))
-        declared = self._stage.definition.options
+        definition = self._stage.definition
+        declared = definition.options
         layout = {"partition_by": declared.partition_by, "cluster_by": declared.cluster_by}
         options = {**stage.options, **{key: text for key, text in layout.items() if text is not None}}
         kept = declared_by(declared.partition_by, declared.cluster_by) or NO_LAYOUT
-        return NativeWriteBuilder(self.bridge, info, options, schema, stage.replaces, kept).truncate()
+        arranged = arrangement(kept, definition.schema, optimize_write(definition.properties))
+        return NativeWriteBuilder(self.bridge, info, options, schema, stage.replaces, arranged).truncate()
 
     def commit_staged_changes(self) -> None:
         """After the write, or instead of it: CREATE OR REPLACE TABLE without AS has none."""

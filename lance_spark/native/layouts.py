@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from lance_spark.core.texts import quoted_name
 from lance_spark.jvm import names
-from lance_spark.layout.layout_rules import BUCKET, IDENTITY, TIMES, TableLayout, Transform, of_parts, whole_column
+from lance_spark.layout.layout_rules import (
+    BUCKET,
+    IDENTITY,
+    TIMES,
+    Arrangement,
+    TableLayout,
+    Transform,
+    of_parts,
+    whole_column,
+)
 
 if TYPE_CHECKING:
     from lance_spark.jvm.bridge import Bridge
@@ -50,25 +59,14 @@ def transform_of(bridge: Bridge, transform: Transform) -> Any:
     return bridge.call(call + "apply", transform.name, bridge.array(names.MAYBE_EXPRESSION, parts))
 
 
-def requiring(bridge: Bridge, builder: Any, layout: TableLayout) -> Any:
-    """The builder of a write that sends columns, whose rows Spark distributes and sorts by the layout.
-
-    By hash where columns themselves are the key of a partition, and by ranges of the columns where functions of them
-    are, none of which decreases where its column grows. Buckets are divided by the tasks alone.
-    """
-    partition = [each for each in layout.partition if each.name != BUCKET]
-    if not partition and (layout.partition or not layout.cluster or layout.curve):
-        return builder
+def requiring(bridge: Bridge, builder: Any, arranged: Arrangement) -> Any:
+    """The builder of a write that sends columns, whose rows Spark distributes and sorts."""
     call = f"{names.MAYBE_EXPRESSIONS}."
-    identity = all(each.name == IDENTITY for each in partition)
-    columns = list(dict.fromkeys([*(each.column for each in partition), *(() if layout.curve else layout.cluster)]))
     direction = bridge.find(f"{names.MAYBE_SORT_DIRECTION}.ASCENDING")
     nulls = bridge.find(f"{names.MAYBE_NULL_ORDERING}.NULLS_LAST")
-    order = [bridge.call(call + "sort", _column(bridge, name), direction, nulls) for name in columns]
-    clustered = [_column(bridge, each.column) for each in partition] if identity else []
-    return builder.requiring(
-        bridge.array(names.MAYBE_EXPRESSION, clustered), bridge.array(names.MAYBE_SORT_ORDER, order)
-    )
+    order = [bridge.call(call + "sort", _column(bridge, name), direction, nulls) for name in arranged.order]
+    by_hash = [_column(bridge, name) for name in arranged.by_hash]
+    return builder.requiring(bridge.array(names.MAYBE_EXPRESSION, by_hash), bridge.array(names.MAYBE_SORT_ORDER, order))
 
 
 def _column(bridge: Bridge, name: str) -> Any:

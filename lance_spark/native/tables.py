@@ -12,6 +12,7 @@ from lance_spark.core.catalog_options import CATALOG_OPTIONS, OWN_NAME
 from lance_spark.core.options import folded
 from lance_spark.core.storage_options import PREFIX
 from lance_spark.core.table_options import NEW_BRANCH, READ_OPTIONS, REPLACES
+from lance_spark.core.table_properties import optimize_write
 from lance_spark.engine.lengths_spark import with_char_types
 from lance_spark.engine.session_spark import engine_of
 from lance_spark.engine.types_spark import showing_defaults
@@ -22,13 +23,14 @@ from lance_spark.jvm.attached import attached
 from lance_spark.jvm.bridge import expression, plain
 from lance_spark.jvm.proxies import Implementation
 from lance_spark.layout.declaring import look, read_layout
-from lance_spark.layout.layout_rules import NO_LAYOUT, TableLayout
+from lance_spark.layout.layout_rules import AS_THEY_COME, Arrangement, TableLayout, arrangement
 from lance_spark.native.layouts import requiring, transforms_of
 from lance_spark.native.reading import MARK, told
 from lance_spark.native.scan import TableStream, confuses_names, scan_builder
 from lance_spark.native.writes import as_columns
 from lance_spark.pushdown.filters import conjunction, translate
 from lance_spark.rows.rows import delete_where, truncate
+from lance_spark.storage.datasets import open_pinned
 
 if TYPE_CHECKING:
     from lance_spark.core.refs import PinnedVersion
@@ -139,16 +141,16 @@ class NativeWriteBuilder(Implementation):
         options: Mapping[str, str],
         schema: Any = None,
         base: PinnedVersion | None = None,
-        layout: TableLayout = NO_LAYOUT,
+        arranged: Arrangement = AS_THEY_COME,
         filter_of: Callable[[Iterable[Any]], str | None] | None = None,
     ) -> None:
         """``options`` name the table; ``schema``, with the same types, replaces the query's own in the write.
 
-        ``base`` is the version of the table with which Spark planned the statement; None for a new one. ``layout`` is
-        the one that the rows will have, and ``filter_of`` makes Lance's SQL of predicates.
+        ``base`` is the version of the table with which Spark planned the statement; None for a new one. ``arranged`` is
+        how Spark brings the rows, and ``filter_of`` makes Lance's SQL of predicates.
         """
         super().__init__(bridge)
-        self._layout, self._filter_of = layout, filter_of
+        self._arranged, self._filter_of = arranged, filter_of
         given = dict(info.options().asCaseSensitiveMap())
         check_options(given)
         known = {} if base is None else told(bridge, base)
@@ -167,9 +169,9 @@ class NativeWriteBuilder(Implementation):
         return self._columns(self._python()).build()
 
     def _columns(self, builder: Any) -> Any:
-        """The builder, for rows as columns where the session allows it; Spark brings them in the layout's order."""
+        """The builder, for rows as columns where the session allows it; Spark brings them as they are to be."""
         made = as_columns(self.bridge, builder, self._info.schema())
-        return made if made is builder or not self._layout else requiring(self.bridge, made, self._layout)
+        return made if made is builder or not self._arranged else requiring(self.bridge, made, self._arranged)
 
     def truncate(self) -> Any:
         return self._columns(self._python().truncate())
@@ -203,7 +205,7 @@ class NativeWriteBuilder(Implementation):
         Spark calls this for any INSERT OVERWRITE with spark.sql.sources.partitionOverwriteMode=dynamic. Of a table with
         partitions, only those of the new rows are replaced.
         """
-        if self._layout.partition:
+        if self._arranged.partitions:
             given = {**dict(self._info.options().asCaseSensitiveMap()), "partition_overwrite_mode": "dynamic"}
             self._info = NativeWriteInfo(self.bridge, self._info.query_id(), self._info.schema(), given)
         return self.truncate()
@@ -325,9 +327,10 @@ class StoredTable(NativeTable):
         named = {} if branch is None else {"branch": branch}
         options = {**KEEP_COLUMNS, **self._place.options, **named}
         read = self.source.read
-        layout = read_layout(read.location, read.pin)
+        evenly = optimize_write(open_pinned(read.location, read.pin).metadata)
+        arranged = arrangement(read_layout(read.location, read.pin), self.source.stored, evenly)
         return NativeWriteBuilder(
-            self.bridge, info, options, base=read.pin, layout=layout, filter_of=self.filter_of
+            self.bridge, info, options, base=read.pin, arranged=arranged, filter_of=self.filter_of
         ).java()
 
     def new_row_level_operation_builder(self, info: Any) -> Any:

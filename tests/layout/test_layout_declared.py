@@ -9,7 +9,17 @@ import pytest
 from lance_spark.errors import InvalidOption, NotFound
 from lance_spark.layout.hash_rules import bucket_of
 from lance_spark.layout.key_rules import divided, in_runs, key_column, runs
-from lance_spark.layout.layout_rules import LayoutChange, TableLayout, Transform, declared, misfit, of_parts, parse
+from lance_spark.layout.layout_rules import (
+    Arrangement,
+    LayoutChange,
+    TableLayout,
+    Transform,
+    arrangement,
+    declared,
+    misfit,
+    of_parts,
+    parse,
+)
 
 pytestmark = pytest.mark.pure
 UTC = timezone.utc
@@ -203,3 +213,23 @@ def test_rows_that_are_held_are_sorted_within_their_partition():
     rows = pa.record_batch({"k": ["a", "b", "a", "b", "a"], "v": [3, 2, 1, None, 2]})
     found = [pa.Table.from_batches(run).to_pydict() for run in runs(parse("k", "v"), [rows], 10**6)]
     assert found == [{"k": ["a", "a", "a"], "v": [1, 2, 3]}, {"k": ["b", "b"], "v": [2, None]}]
+
+
+@pytest.mark.parametrize(
+    ("partition", "cluster", "evenly", "brought"),
+    [
+        (None, None, False, Arrangement()),
+        (None, None, True, Arrangement(("id", "day", "name", "x"))),
+        (None, "name", False, Arrangement((), ("name",))),
+        (None, "name", True, Arrangement((), ("name",))),
+        (None, "zorder(id, x)", True, Arrangement(("id", "day", "name", "x"))),
+        ("day", None, True, Arrangement(("day",), ("day",), True)),
+        ("days(ts), name", "id", True, Arrangement((), ("ts", "name", "id"), True)),
+        ("bucket(4, id)", None, True, Arrangement(partitions=True)),
+        ("bucket(4, id), day", "x", False, Arrangement(("day",), ("day", "x"), True)),
+    ],
+)
+def test_rows_are_brought_as_the_layout_says_and_without_one_evenly(partition, cluster, evenly, brought):
+    columns = {"v": pa.list_(pa.float32()), "id": pa.int64(), "day": pa.date32(), "name": pa.string()}
+    schema = pa.schema({**columns, "x": pa.float64(), "ts": pa.timestamp("us", "UTC")})
+    assert arrangement(parse(partition, cluster), schema, evenly) == brought

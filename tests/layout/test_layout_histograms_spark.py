@@ -64,7 +64,7 @@ def test_ranges_of_skewed_columns(costs, lake, monkeypatch):
             assert abs(estimated / 20000 - part) <= 0.02, (small, condition, estimated)
 
 
-@pytest.mark.when(day=0.5)
+@pytest.mark.when(day=0.2)
 @pytest.mark.parametrize("bins", [254, 7])
 def test_spark_gets_as_many_bins_as_it_asks_for(costs, lake, bins):
     """Which end where the column does, in the numbers of its type; its DESCRIBE shows none of any table's."""

@@ -3,7 +3,7 @@
 import pytest
 
 from lance_spark.core.isolation import ISOLATION
-from lance_spark.core.table_properties import AUTO_COMPACT, auto_compact, obeyed
+from lance_spark.core.table_properties import AUTO_COMPACT, OPTIMIZE_WRITE, auto_compact, obeyed, optimize_write
 from lance_spark.errors import InvalidOption
 from lance_spark.format.contents import DataFile, Fragment
 from lance_spark.optimize.automatic_rules import affordable, alike, due, neighbors, rows_of
@@ -39,6 +39,16 @@ def fragments(*sizes):
 )
 def test_a_table_says_how_many_small_fragments_it_may_have(metadata, many):
     assert auto_compact(metadata) == many
+
+
+@pytest.mark.parametrize("key", OPTIMIZE_WRITE)
+def test_a_table_says_whether_rows_are_divided_evenly(key):
+    assert [optimize_write({key: value}) for value in ("true", " TRUE", "false", "maybe")] == [True, True, False, False]
+    assert not optimize_write({AUTO_COMPACT: "true"})
+    assert obeyed({key: "true"}) == {key: "true"}
+    assert obeyed({}, (key,)) == {key: None}
+    with pytest.raises(InvalidOption, match="must be true or false"):
+        obeyed({key: "1"})
 
 
 @pytest.mark.parametrize("value", ["1", "0", "-3", "many", "", "1.5", "²"])

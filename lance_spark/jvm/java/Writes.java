@@ -39,6 +39,7 @@ import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonBatchWriterFactory;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.StructType;
@@ -67,8 +68,13 @@ public class Writes implements RequiresDistributionAndOrdering {
     this.ordering = ordering;
   }
 
+  /**
+   * Rows that are only to be spread evenly stay where they are without adaptive execution, as in streams of some
+   * Sparks: it joins small tasks, and each of 200 would leave a small file.
+   */
   public Distribution requiredDistribution() {
-    return distribution;
+    boolean spreads = ordering.length == 0 && !(distribution instanceof UnspecifiedDistribution);
+    return spreads && !SQLConf.get().adaptiveExecutionEnabled() ? Distributions.unspecified() : distribution;
   }
 
   /** A large partition may go to several tasks: then it has a file of each. */
@@ -81,7 +87,7 @@ public class Writes implements RequiresDistributionAndOrdering {
   }
 
   public long advisoryPartitionSizeInBytes() {
-    return distribution instanceof UnspecifiedDistribution ? 0L : ADVISED;
+    return requiredDistribution() instanceof UnspecifiedDistribution ? 0L : ADVISED;
   }
 
   public String toString() {
