@@ -218,8 +218,17 @@ def merge_columns(
     conflicts += [_ALTERED.reason.format(name) for name in _dropped_and_cast(before, (mine, other), last)]
     kept = {tree[0].name for tree in mine.values()} - {*changes.drop, *(old for old, _ in changes.rename)}
     names = [*changes.add, *(name for _, name in changes.rename)]
-    conflicts += [f"{BOTH_NEW} '{name}'" for name in names if name in kept]
+    there = {tree[0].name for tree in other.values()}
+    conflicts += [reason for name in names if (reason := _taken(name, kept, there)) is not None]
     return ColumnMerge(changes, tuple(conflicts))
+
+
+def _taken(name: str, kept: Collection[str], theirs: Collection[str]) -> str | None:
+    """Why a name of theirs cannot come to the columns that ours keeps: Spark ignores the case of names."""
+    if name in kept:
+        return f"{BOTH_NEW} '{name}'"
+    folded = [other for other in kept if other.lower() == name.lower() and other not in theirs]
+    return f"{BOTH_NEW} '{name}', which ours spells '{folded[0]}'" if folded else None
 
 
 def _dropped_and_cast(before: Trees, sides: tuple[Trees, Trees], last: tuple[LastName, LastName]) -> Iterator[str]:

@@ -107,6 +107,9 @@ def test_a_comment_that_is_gone_in_theirs_goes():
     [
         ((*BASE, NEW), (*BASE, NEW._replace(type="string")), "both sides have a new column 'w'"),
         ((*BASE, NEW), (ID, VALUE._replace(name="w")), "both sides have a new column 'w'"),
+        ((*BASE, NEW), (*BASE, NEW._replace(id=3, name="W")), "both sides have a new column 'W', which"),
+        ((*BASE, NEW), (ID, VALUE._replace(name="W")), "both sides have a new column 'W', which ours spells 'w'"),
+        ((ID, VALUE._replace(name="W")), (*BASE, NEW), "both sides have a new column 'w', which ours spells 'W'"),
         ((ID,), (ID, VALUE._replace(name="value")), "column 'v' was altered on one side"),
         ((ID, VALUE._replace(name="a")), (ID, VALUE._replace(name="b")), "column 'v' was altered"),
         ((ID,), (ID, VALUE._replace(id=9, type="int32")), "column 'v' was altered"),
@@ -116,6 +119,12 @@ def test_a_comment_that_is_gone_in_theirs_goes():
 def test_changes_that_exclude_each_other_are_told(ours, theirs, reason):
     (conflict,) = merge_columns(BASE, ours, theirs).conflicts
     assert conflict.startswith(reason)
+
+
+def test_columns_that_differ_only_in_case_are_taken_from_a_side_that_has_both():
+    theirs = (*BASE, VALUE._replace(id=3, name="V"))
+    merged = merge_columns(BASE, (*BASE, NEW), theirs)
+    assert (merged.changes, merged.conflicts) == (ColumnChanges(add=("V",)), ())
 
 
 def test_fields_inside_a_column_lose_and_get_their_nulls():
