@@ -57,6 +57,13 @@ class Bounds(NamedTuple):
         null = self.has_null or other.has_null
         return Bounds(min(lows, default=None), max(highs, default=None), null, same)
 
+    def narrowed(self, other: Bounds) -> Bounds:
+        """Bounds of the same values, of which both are known."""
+        null, buckets = self.has_null and other.has_null, tuple(dict.fromkeys((*self.buckets, *other.buckets)))
+        if self.low is None or other.low is None:
+            return Bounds(None, None, null, buckets)
+        return Bounds(max(self.low, other.low), min(self.high, other.high), null, buckets)
+
 
 def tracked(kind: pa.DataType) -> bool:
     """Whether bounds of a type's values can be told."""
@@ -246,6 +253,20 @@ def decoded(content: bytes) -> dict[str, dict[int, Bounds]]:
         }
     except (ValueError, KeyError, TypeError, IndexError, ArithmeticError):
         return {}
+
+
+def together(parts: Iterable[Mapping[str, Mapping[int, Bounds]]]) -> dict[str, Mapping[int, Bounds]]:
+    """The facts of several files of them. Two may tell of one data file: other columns, or other buckets."""
+    facts: dict[str, Mapping[int, Bounds]] = {}
+    for found in parts:
+        twice = {file: _both(facts[file], found[file]) for file in facts.keys() & found.keys()}
+        facts.update(found)
+        facts.update(twice)
+    return facts
+
+
+def _both(some: Mapping[int, Bounds], others: Mapping[int, Bounds]) -> Mapping[int, Bounds]:
+    return {**some, **others, **{place: some[place].narrowed(others[place]) for place in some.keys() & others.keys()}}
 
 
 # --- The key of all rows of a fragment

@@ -13,7 +13,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.errors import LanceSparkError
 from lance_spark.format.manifest import column_places
-from lance_spark.layout.fact_rules import Bounds, as_json, decoded, encoded, taken
+from lance_spark.layout.fact_rules import Bounds, as_json, decoded, encoded, taken, together
 from lance_spark.layout.layout_rules import TableLayout
 from lance_spark.storage import files
 from lance_spark.storage.datasets import open_pinned
@@ -92,8 +92,7 @@ def _join(location: DatasetLocation) -> None:
         return
     joined = {
         file: {str(place): as_json(bounds) for place, bounds in columns.items()}
-        for found in small.values()
-        for file, columns in found.items()
+        for file, columns in together(small.values()).items()
     }
     _FACTS.write(location, encoded(joined))
     _FACTS.delete(location, small)
@@ -113,8 +112,7 @@ def fragment_bounds(
     by_id = {ids[name]: name for name in columns if name in ids}
     facts: dict[str, Mapping[int, Bounds]] = {}
     with suppress(LanceSparkError):
-        for found in _FACTS.read(location).values():
-            facts.update(found)
+        facts = together(_FACTS.read(location).values())
     known: dict[int, dict[str, Bounds]] = {}
     for fragment, places in column_places(message, by_id.keys()):
         bounds: dict[str, Bounds] = {}

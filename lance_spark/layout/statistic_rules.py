@@ -287,11 +287,23 @@ class KnownGroups:
     def measured(self, places: Sequence[Places]) -> Measured:
         """Which group tells of each fragment: of several, the one of which the version has the largest part.
 
-        One with a distribution comes before those without, if the version has enough of it.
+        One with a distribution comes before those without, if the version has enough of it. One that was measured
+        after deletions has too little of a version from before, as of one that was restored.
         """
         found = [self._of(each) for each in places]
         live = Counter(number for numbers in found for number in numbers)
-        shares = {number: count / len(self.groups[number].files) for number, count in live.items()}
+        held = Counter[int]()
+        for numbers, each in zip(found, places, strict=True):
+            held.update(dict.fromkeys(numbers, each.rows))
+        short = {
+            number
+            for numbers, each in zip(found, places, strict=True)
+            for number in numbers
+            if held[number] > self.groups[number].columns[each.place].rows
+        }
+        shares = {
+            number: 0.0 if number in short else count / len(self.groups[number].files) for number, count in live.items()
+        }
         chosen: Counter[int] = Counter()
         missing, without = [], []
         for at, (numbers, each) in enumerate(zip(found, places, strict=True)):
@@ -335,15 +347,16 @@ def estimate_of(known: Sequence[tuple[Sketched, int]], rows: int) -> ColumnEstim
     None if nothing is known of half of the rows.
     """
     covered = sum(count for _, count in known)
+    seen = sum(min(count, each.rows) for each, count in known)
     if not known or covered < _FEWEST * rows or not rows:
         return None
     whole = joined_sketches([replace(each, distribution=None) for each, _ in known])
     nulls = sum(each.nulls / max(1, each.rows) * count for each, count in known) * rows / max(1, covered)
     distinct: float = distinct_of(whole.registers)
     if distinct * _REPEATED > whole.rows - whole.nulls:  # nearly a key: so it goes on
-        distinct *= max(1.0, rows / max(1, covered))
+        distinct *= max(1.0, rows / max(1, seen))
     measured = None if whole.bounds is None else (whole.bounds.low, whole.bounds.high)
-    low, high, measured = (None, None, measured) if covered < rows or measured is None else (*measured, None)
+    low, high, measured = (None, None, measured) if seen < rows or measured is None else (*measured, None)
     average = max(1, round(whole.bytes / max(1, whole.rows - whole.nulls)))
     numbers = min(round(distinct), rows - round(nulls)), round(nulls), average, whole.longest
     return ColumnEstimate(*numbers, low, high, measured, _distribution(known, covered, rows))

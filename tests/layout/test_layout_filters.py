@@ -8,7 +8,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lance_spark.layout.fact_rules import Bounds, as_json, bounds_of, decoded, encoded, from_json, only_key
+from lance_spark.layout.fact_rules import (
+    Bounds,
+    as_json,
+    bounds_of,
+    decoded,
+    encoded,
+    from_json,
+    only_key,
+    sealed,
+    together,
+)
 from lance_spark.layout.filter_rules import is_surely_true, may_be_true, parse_filter
 from lance_spark.layout.layout_rules import parse
 
@@ -203,6 +213,29 @@ def test_damaged_facts_are_none():
         changed = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
         assert decoded(changed) in ({}, decoded(content))
         assert decoded(content[:at]) == {}
+
+
+def test_facts_of_a_later_version_are_none_and_more_in_a_file_is_no_matter():
+    facts = {"f.lance": {"0": [*as_json(Bounds(1, 2, False)), "more"]}}
+    assert decoded(sealed({"files": facts, "by": "another"})) == {"f.lance": {0: Bounds(1, 2, False)}}
+    assert decoded(sealed({"files": facts, "version": 2})) == {}
+    for wrong in ([1, 2], [1, 2, False, [[4]]], "facts", 7, [{"c": 1}, 2, False, []]):
+        assert decoded(sealed({"files": {"f.lance": {"0": wrong}}})) == {}
+    assert decoded(b"") == decoded(b"no facts at all") == {}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        (Bounds(1, 9, True, ((4, 3),)), Bounds(0, 8, False, ((8, 7),)), Bounds(1, 8, False, ((4, 3), (8, 7)))),
+        (Bounds(1, 9, False, ((4, 3),)), Bounds(1, 9, False, ((4, 3),)), Bounds(1, 9, False, ((4, 3),))),
+        (Bounds(None, None, True, ((4, 0),)), Bounds(1, 9, True), Bounds(None, None, True, ((4, 0),))),
+    ],
+)
+def test_two_facts_of_the_same_values_are_both_true(one, other, both):
+    assert one.narrowed(other) == both
+    found = together([{"f": {0: one}, "g": {0: one}}, {}, {"f": {0: other, 1: one}, "h": {0: one}}])
+    assert found == {"f": {0: both, 1: one}, "g": {0: one}, "h": {0: one}}
 
 
 KINDS = {field.name: field.type for field in SCHEMA}

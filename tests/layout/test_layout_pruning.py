@@ -5,6 +5,7 @@ pylance counts the rows; it is also the other writer, which knows nothing of lay
 
 import os
 import random as randoms
+import shutil
 from pathlib import Path
 
 import lance
@@ -13,13 +14,16 @@ import pyarrow.compute as pc
 import pytest
 from lance.fragment import LanceFragment
 
-from lance_spark import LanceTable
+from lance_spark import CleanupPolicy, LanceTable
 from lance_spark.core.table_options import ReadOptions
+from lance_spark.engine.local import LocalRunner
 from lance_spark.errors import Conflict, InvalidOption, Refused
 from lance_spark.layout.declaring import change_layout
-from lance_spark.layout.facts import fragment_bounds
+from lance_spark.layout.fact_rules import sealed
+from lance_spark.layout.facts import fragment_bounds, write_facts
 from lance_spark.layout.layout_rules import LayoutChange, parse
 from lance_spark.layout.pruning import excluded
+from lance_spark.optimize.analyzing import analyze as analyze_columns
 from lance_spark.scan.read import PinnedRead, measure_read
 from lance_spark.storage.datasets import locate, pin_latest, pin_version
 from lance_spark.tables.write import begin, finish, plan_write
@@ -133,6 +137,48 @@ def damage_facts(random, uri):
         Path(path.replace(".json", "0.json")).write_bytes(content[: len(content) // 2])
 
 
+def later_facts(random, uri):
+    """Of a version of this package that does not exist yet."""
+    names = os.listdir(f"{uri}/_facts")
+    if names:
+        os.remove(f"{uri}/_facts/{random.choice(sorted(names))}")
+        told = {"files": {"f": {"0": [0, 0, False, []]}}, "version": 2}
+        Path(uri, "_facts", f"later{random.randrange(10**9)}.json").write_bytes(sealed(told))
+
+
+def bring_back_a_copy(random, uri):
+    """As from a backup: an older state in the same place, and facts of files that are gone beside it."""
+    shutil.copytree(uri, f"{uri}.copy")
+    append(random, uri)
+    delete(random, uri)
+    facts = [Path(uri, "_facts", name) for name in os.listdir(f"{uri}/_facts")]
+    for each in facts:
+        shutil.copy(each, f"{uri}.copy/_facts")
+    shutil.rmtree(uri)
+    shutil.move(f"{uri}.copy", uri)
+
+
+def branch_of_an_old_version(random, uri):
+    dataset = lance.dataset(uri)
+    versions = [entry["version"] for entry in dataset.versions()][1:]
+    name = f"exp{random.randrange(10**9)}"
+    dataset.create_branch(name, random.choice(versions))
+    branch = lance.dataset(uri).checkout_version((name, None))
+    lance.write_dataset(rows_of(random, 10), branch, mode="append")
+    lance.dataset(uri).checkout_version((name, None)).delete(f"id % 4 = {random.randrange(4)}")
+    LanceTable.for_path(uri, branch=name).write(rows_of(random, 10), mode="append")
+
+
+def another_layout(random, uri):
+    table = LanceTable.for_path(uri)
+    table.layout.partition_by(*random.choice([("day",), ("bucket(3, id)",), ("id", "day"), ("days(ts)", "s"), ()]))
+    table.layout.cluster_by(*random.choice([("ts",), ("s", "id"), ()]))
+
+
+def analyze(_random, uri):
+    LanceTable.for_path(uri).layout.analyze()
+
+
 STEPS = [
     append_by_pylance,
     delete,
@@ -144,13 +190,18 @@ STEPS = [
     restore,
     lose_facts,
     damage_facts,
+    later_facts,
+    bring_back_a_copy,
+    branch_of_an_old_version,
+    another_layout,
+    analyze,
 ]
 
 
 def check(random, uri, pin=None):
     location = locate(uri)
     pin = pin or pin_latest(location, None)
-    dataset = lance.dataset(uri, version=pin.version)
+    dataset = lance.dataset(uri).checkout_version((pin.branch, pin.version))
     left_out = 0
     for _ in range(6):
         sql = condition(random)
@@ -177,6 +228,8 @@ def test_what_is_left_out_has_no_row_that_matches(uri, seed, stable):
         check(random, uri)
     versions = [entry["version"] for entry in lance.dataset(uri).versions()][1:]
     check(random, uri, pin_version(locate(uri), None, random.choice(versions)))
+    for branch in lance.dataset(uri).branches.list():
+        check(random, uri, pin_latest(locate(uri), branch))
 
 
 def test_each_fragment_holds_rows_of_one_partition_in_order(uri):
@@ -197,6 +250,82 @@ def test_each_fragment_holds_rows_of_one_partition_in_order(uri):
         assert (bounds["id"].low, bounds["id"].high) == (pc.min(found["id"]).as_py(), pc.max(found["id"]).as_py())
     read = sorted(map(str, dataset.to_table().to_pylist()))
     assert read == sorted(map(str, pa.concat_tables([rows, rows]).to_pylist()))
+
+
+MEANWHILE = [append_by_pylance, delete, update, merge_some_columns, compact, restore, another_layout, bring_back_a_copy]
+
+
+class Interrupted(LocalRunner):
+    """Measures the fragments of a version; then something happens to the table, before anything is written down."""
+
+    def __init__(self, step):
+        super().__init__(1)
+        self._step, self.measured = step, 0
+
+    def for_work(self, *_):
+        return self
+
+    def collect(self, stage, frame):
+        self._step()
+        self.measured += frame.num_rows
+        return super().collect(stage, frame)
+
+
+@pytest.mark.parametrize("step", MEANWHILE)
+def test_what_is_measured_while_others_commit_is_about_the_files_that_were_read(uri, step):
+    random = randoms.Random(3)
+    write(uri, rows_of(random, 60), **LAYOUT)
+    append_by_pylance(random, uri)
+    lance.dataset(uri).delete("id % 5 = 0")
+    append_by_pylance(random, uri)
+    engine = Interrupted(lambda: step(random, uri))
+    analyze_columns(locate(uri), pin_latest(locate(uri), None), None, engine, histograms=True)
+    assert engine.measured > 1
+    for _ in range(3):
+        check(random, uri)
+    table = LanceTable.for_path(uri)
+    found = {each.col_name: each for each in table.analyze(histograms=True).columns}
+    rows = lance.dataset(uri).to_table()
+    assert int(found["id"].min) <= pc.min(rows["id"]).as_py() <= pc.max(rows["id"]).as_py() <= int(found["id"].max)
+    assert table.analyze(histograms=True).measured == 0
+
+
+def test_a_cleanup_takes_no_facts_from_a_plan_that_is_open_or_from_one_that_comes(uri):
+    random = randoms.Random(4)
+    write(uri, rows_of(random, 60), **LAYOUT)
+    write(uri, rows_of(random, 60))
+    before = lance.dataset(uri).to_table(filter="day = 1")
+    options = ReadOptions(filter="day = 1")
+    open_plan = measure_read(PinnedRead(locate(uri), pin_latest(locate(uri), None), options), before.schema)
+    lance.dataset(uri).delete("day = 2")
+    LanceTable.for_path(uri).optimize()
+    now = lance.dataset(uri)
+    facts = sorted(os.listdir(f"{uri}/_facts"))
+    policy = CleanupPolicy(older_than="0s", commit_window="0s", undo_window="0s", delete_unverified=True)
+    LanceTable.for_path(uri).cleanup(policy).apply()
+    assert sorted(os.listdir(f"{uri}/_facts")) == facts
+    assert open_plan.left_out > 0
+    measured = measure_read(PinnedRead(locate(uri), pin_latest(locate(uri), None), options), before.schema)
+    assert measured.left_out > 0
+    assert now.to_table(filter="day = 1").num_rows == before.num_rows
+
+
+def test_columns_that_are_measured_one_after_the_other_are_all_known(uri):
+    """Two files of facts may tell of one data file."""
+    random = randoms.Random(1)
+    lance.write_dataset(rows_of(random, 60), uri, max_rows_per_file=10)
+    table = LanceTable.for_path(uri)
+    every = ("day", "id", "ts", "s")
+    for name in every:
+        table.layout.partition_by(name)
+        assert table.layout.analyze().with_facts == 6
+    table.layout.partition_by("bucket(1, id)")
+    for joined in range(2):
+        known = fragment_bounds(locate(uri), pin_latest(locate(uri), None), every)
+        assert [{*bounds} for bounds in known.values()] == [{*every}] * 6
+        for _ in range(0 if joined else 40):
+            write(uri, rows_of(random, 1).slice(0, 0))
+            write_facts(locate(uri), {"f": {"0": [1, 1, False, []]}})
 
 
 def test_facts_of_many_commits_are_joined_and_none_is_lost(uri):

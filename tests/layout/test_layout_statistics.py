@@ -107,6 +107,17 @@ def test_a_group_most_of_whose_files_are_gone_is_measured_again():
     assert newer.measured([Places(10, "a", 0)])[:2] == ({1: 10}, ())
 
 
+def test_a_version_with_rows_that_were_deleted_when_others_were_measured_is_measured_again():
+    known = KnownGroups([GROUP])  # 100 rows of both files
+    assert known.measured([Places(60, "a.lance", 0), Places(40, "b.lance", 0)])[:2] == ({0: 100}, ())
+    before = [Places(70, "a.lance", 0), Places(40, "b.lance", 0)]
+    assert known.measured(before)[:2] == ({0: 110}, (0, 1))
+    found = estimate_of([(GROUP.columns[0], 110)], 110)
+    assert (found.low, found.high, found.measured) == (None, None, (0, 99))
+    whole = Group(("a.lance", "b.lance"), {0: sketch_of(pa.array(range(110)))}, {0: "id"})
+    assert KnownGroups([GROUP, whole]).measured(before)[:2] == ({1: 110}, ())
+
+
 SPREAD = Group(("a", "b"), {0: sketch_of(pa.array(range(100)), histogram=True)}, {0: "id"})
 
 
