@@ -24,21 +24,33 @@ COLUMNS = """
     element_at(array('a', 'A', 'b', 'B', 'x'), CAST({r} % 5 + 1 AS INT)) COLLATE UTF8_LCASE AS k,
     element_at(array(0.0D, -0.0D, double('NaN'), 1.5D, NULL), CAST({r} % 5 + 1 AS INT)) AS f,
     CAST({r} % 6 / 4 AS DECIMAL(6, 2)) AS x,
+    if({r} % 19 = 0, NULL, CAST({r} % 6 / 4 AS DECIMAL(18, 3))) AS y,
+    CAST({r} % 5 / 4 - 1 AS DECIMAL(38, 10)) AS w,
+    element_at(array(DATE'1500-02-28', DATE'1582-10-04', DATE'1582-10-15', DATE'1969-12-31', NULL), {e}) AS e,
+    element_at(array(TIMESTAMP'1500-01-01 00:00:00Z', TIMESTAMP'1582-10-10 00:00:00Z', TIMESTAMP'1969-12-31 22:00:00Z',
+        TIMESTAMP'1969-12-31 23:59:59.999999Z', TIMESTAMP'1970-01-01 00:00:00Z'), {e}) AS m,
+    element_at(array('😀', '😀a', 'ab', 'ab ', ' ab', '\uffff', ''), CAST({r} % 7 + 1 AS INT)) AS u,
+    element_at(array(X'', X'61', X'FF', X'6100', NULL), {e}) AS b,
     {r} % 2 = 0 AS o,
     {r} AS v
 """
 LAYOUTS = (
     "day", "bucket(4, id)", "bucket(8, id)", "day, bucket(4, id)", "c", "bucket(3, c)", "days(ts)", "hours(n)",
     "months(d)", "years(ts)", "truncate(1, c)", "truncate(2, day)", "s", "x", "o", "bucket(4, f)", "bucket(2, day), o",
-    "d", "ts", "n", "days(d)", "bucket(4, s)", "bucket(4, ts)", "bucket(4, k)", "k",
+    "d", "ts", "n", "days(d)", "bucket(4, s)", "bucket(4, ts)", "bucket(4, k)", "k", "y", "w", "e", "years(e)", "m",
+    "days(m)", "u", "truncate(1, u)", "bucket(4, u)", "bucket(2, o)", "bucket(4, d)", "bucket(4, n)", "bucket(4, e), o",
 )  # fmt: skip
-KEYS = ("id", "day", "s", "ts", "n", "d", "c", "k", "f", "x", "o")
+KEYS = ("id", "day", "s", "ts", "n", "d", "c", "k", "f", "x", "o", "y", "w", "e", "m", "u", "b")
 
 
 def rows(spark: Any, seed: int, count: int) -> Any:
     """Some rows of every kind: nulls, NaN, two zeros, texts that a collation takes for one, moments before 1970."""
     shuffled = f"CAST((id * 7919 + {seed}) % 1009 AS BIGINT)"
-    return spark.range(count).selectExpr(f"{shuffled} AS r").selectExpr(*_split(COLUMNS.format(r="r")))
+    return (
+        spark.range(count)
+        .selectExpr(f"{shuffled} AS r")
+        .selectExpr(*_split(COLUMNS.format(r="r", e="CAST(r % 5 + 1 AS INT)")))
+    )
 
 
 def _split(columns: str) -> list[str]:
