@@ -699,19 +699,24 @@ def least_rows(kind: Kind, settings: Mapping[str, Any]) -> int:
     return _LEAST_RATE
 
 
-def plan_training(kind: Kind, settings: Mapping[str, Any], dimension: int, rows: int) -> Training:
-    """The training plan. Raises InvalidOption for settings that do not fit the vectors, Refused for too few rows."""
+class TooFewVectors(Refused):
+    """There are too few vectors to train a model on."""
+
+
+def plan_training(kind: Kind, settings: Mapping[str, Any], dimension: int, rows: int, what: str = "rows") -> Training:
+    """The training plan. Raises InvalidOption for settings that do not fit the vectors, TooFewVectors."""
     least = least_rows(kind, settings)
     if rows < least:
-        raise Refused(
-            f"An index of kind '{kind.name}' needs at least {least:,} rows to train on, but there are {rows:,}.",
-            hint="Use the kind 'ivf_flat', or no index: so few rows are compared one by one.",
+        instead = "Use the kind 'ivf_flat', or no index" if kind.has_codebook else "Create none"
+        raise TooFewVectors(
+            f"An index of kind '{kind.name}' needs at least {least:,} {what} to train on, but there are {rows:,}.",
+            hint=f"{instead}: so few rows are compared one by one.",
         )
     partitions = settings.get("num_partitions") or min(_MOST_PARTITIONS, max(1, round(math.sqrt(rows))))
     partitions = partitions if "num_partitions" in settings else min(partitions, rows // _LEAST_RATE)
     if partitions * _LEAST_RATE > rows:
         raise InvalidOption(
-            f"There are {rows:,} rows, too few for {partitions:,} partitions.",
+            f"There are {rows:,} {what}, too few for {partitions:,} partitions.",
             hint=f"Omit num_partitions, or give at most {rows // _LEAST_RATE:,}.",
         )
     wanted = max(_LEAST_RATE, settings.get("sample_rate", _SAMPLE_RATE))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.core.texts import EPOCH
+from lance_spark.core.texts import EPOCH, quoted_name
 from lance_spark.errors import StorageFailure
 from lance_spark.format.contents import IndexRecord, decode_indexes
 from lance_spark.format.metadata import Segment
@@ -52,8 +54,35 @@ class SegmentOrder(NamedTuple):
     model: Model | None = None
 
 
-def train(order: SegmentOrder, training: Training, fragments: Collection[int]) -> Model:
-    """A model of the vectors, from a sample that pylance takes of these fragments."""
+_FEW = re.compile("Unprocessable: (KMeans cannot train|Not enough rows to train)")
+
+
+def train(order: SegmentOrder, training: Training, fragments: Collection[int]) -> Model | None:
+    """A model of the vectors, from a sample that pylance takes of these fragments; None if it found too few."""
+    try:
+        return _trained(order, training, fragments)
+    except StorageFailure as failed:
+        if _FEW.search(str(failed)) is None:
+            raise
+    return None
+
+
+def count_vectors(order: SegmentOrder, metric: str, fragments: Collection[int]) -> int:
+    """The vectors that pylance trains on: without nulls, without NaN, and for cosine without zeros. Reads them all."""
+    dataset = open_own(order.location, order.pin)
+    chosen = [each for each in dataset.get_fragments() if each.fragment_id in fragments]
+    with translated(order.location, "counting vectors"):
+        path = ".".join(map(quoted_name, order.column.split(".")))
+        scanner = dataset.scanner(columns={"v": path}, fragments=chosen)
+        found = 0
+        for batch in scanner.to_batches():
+            there = batch.column(0).drop_null()
+            numbers = there.flatten().to_numpy(zero_copy_only=False).reshape(-1, there.type.list_size).astype("f8")
+            found += int((np.isfinite(numbers).all(axis=1) & ((metric != "cosine") | numbers.any(axis=1))).sum())
+    return found
+
+
+def _trained(order: SegmentOrder, training: Training, fragments: Collection[int]) -> Model:
     from lance.indices import IndicesBuilder
     from lance.lance import indices
 

@@ -111,7 +111,15 @@ def _changed(
             look = look_at(location, pin_latest(location, branch))
             todo = decide(look)
             order = SegmentOrder(location, look.pin, todo.column, todo.kind, todo.name, todo.settings)
-            made = builder.segments(look, order, todo.plan.fragments)
+            try:
+                made = builder.segments(look, order, todo.plan.fragments)
+            except index_rules.TooFewVectors as few:
+                if not todo.known:
+                    raise
+                todo, made = (
+                    _without_build(todo, f"{str(few).splitlines()[0].rstrip('.')}: the rows are compared one by one"),
+                    [],
+                )
             if not made and not todo.plan.removed:
                 builder.done()
                 return IndexResult(look.pin, todo.name, todo.kind, left=todo.left)
@@ -232,6 +240,7 @@ def _without_build(todo: _Decision, left: str) -> _Decision:
 # --- Building the segments of one index on an engine; later attempts reuse them
 
 OPERATION = "index"
+_COMPARED = "usable vectors (without nulls, NaN and, for cosine, only zeros)"
 
 
 class _Built(NamedTuple):
@@ -315,8 +324,15 @@ class SegmentBuilder:
             return order
         if self._order is None:
             dimension = index_rules.find_column(look.schema, order.column).type.list_size
-            training = index_rules.plan_training(kind, order.settings, dimension, sum(rows.values()))
-            self._order = order._replace(model=index_segments.train(order, training, rows))
+            plan = partial(index_rules.plan_training, kind, order.settings, dimension)
+            training = plan(sum(rows.values()))
+            model = index_segments.train(order, training, rows)
+            if model is None:  # most rows have no vector yet
+                training = plan(index_segments.count_vectors(order, training.metric, rows), _COMPARED)
+                model = index_segments.train(order, training, rows)
+            if model is None:
+                raise index_rules.TooFewVectors(f"pylance finds too few {_COMPARED} to train on.")
+            self._order = order._replace(model=model)
         return order._replace(model=self._order.model)
 
     def _fits(self, built: _Built, look: Look, ids: frozenset[int]) -> bool:

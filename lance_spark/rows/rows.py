@@ -35,6 +35,7 @@ from lance_spark.rows.row_files import take_row, without_rows
 from lance_spark.scan.fragment_reads import Scan, ScanColumns, check_filter, count_rows, deleted_offsets, index_matches
 from lance_spark.storage import commits, files, versions
 from lance_spark.storage.commits import commit_on, find_noted, fragments_from
+from lance_spark.storage.copying import flattened
 from lance_spark.storage.datasets import open_pinned, pin_latest
 from lance_spark.storage.failures import translated
 from lance_spark.storage.files import each
@@ -328,6 +329,11 @@ def _operation(dataset: lance.LanceDataset, change: Prepared, terms: Terms) -> A
         updated_fragments=[*fragments_from(updated), *untouched],
         new_fragments=written,
         fields_modified=[],
+        # The columns with other values. An index on any other one is taken to cover the new fragments, by the ids of
+        # their rows: it would go on finding updated rows by the values that they had, and not by those that they have.
+        fields_for_preserving_frag_bitmap=[]
+        if terms.reordered
+        else [each.id for each in flattened(dataset.lance_schema)],
         update_mode="rewrite_rows",
     )
 

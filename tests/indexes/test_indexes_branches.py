@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from support.backfills import LocalValues
-from support.indexed import KINDS, Executors, filtered, questions, recall, searched, some
+from support.indexed import DIMENSION, KINDS, Executors, filtered, questions, recall, searched, some
 from support.local_datasets import contents, written_since
 from support.processes import PATIENCE, processes
 
@@ -214,6 +214,38 @@ def test_too_few_rows_to_train_on_are_left_and_found_all_the_same(location):
     assert listed(location)[0].rows_uncovered == 100
     asked = {"column": "v", "q": some(ROWS + 5, 1)["v"][0].as_py(), "k": 1}
     assert lance.dataset(location.uri).scanner(columns=["id"], nearest=asked).to_table()["id"].to_pylist() == [ROWS + 5]
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine"])
+@pytest.mark.parametrize(("kind", "least"), [("ivf_flat", 2), ("ivf_hnsw_sq", 2), ("ivf_pq", 512)])
+def test_rows_without_a_usable_vector_train_no_model_and_fail_no_upkeep(location, kind, least, metric):
+    unusable = [None, [float("nan")] * DIMENSION] + [[0.0] * DIMENSION] * (metric == "cosine")
+    lance.write_dataset(with_vectors(unusable * 300), location.uri, mode="overwrite")
+    t = LanceTable.for_path(location.uri)
+    with pytest.raises(Refused, match=f"at least {least} usable vectors .* there are 0"):
+        t.indexes.create("v", kind=kind, metric=metric)
+    lance.write_dataset(some(2000, 2000), location.uri, mode="overwrite")
+    t = LanceTable.for_path(location.uri)
+    t.indexes.create("v", kind=kind, metric=metric)
+    lance.write_dataset(with_vectors(unusable * 300), location.uri, mode="append")
+    (result,) = t.indexes.optimize()
+    assert (result.segments, "0: the rows are compared one by one" in result.left) == (0, True)
+
+
+def test_few_vectors_among_many_rows_get_few_partitions(location):
+    vectors = some(0, 20)["v"].to_pylist()
+    lance.write_dataset(with_vectors(vectors + [None] * 980), location.uri, mode="overwrite")
+    t = LanceTable.for_path(location.uri)
+    assert t.indexes.create("v", kind="ivf_flat").rows == 1000
+    nearest = {"column": "v", "q": vectors[7], "k": 1}
+    assert lance.dataset(location.uri).to_table(nearest=nearest)["id"].to_pylist() == [7]
+    with pytest.raises(InvalidOption, match=r"20 usable vectors .* too few for 24 partitions"):
+        t.indexes.create("v", kind="ivf_flat", num_partitions=24, replace=True)
+
+
+def with_vectors(vectors):
+    rows = some(0, len(vectors))
+    return rows.set_column(rows.schema.get_field_index("v"), "v", pa.array(vectors, rows.schema.field("v").type))
 
 
 def test_errors_come_before_any_work(location, monkeypatch):
