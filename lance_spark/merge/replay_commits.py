@@ -395,9 +395,11 @@ def _changed(
         if replacement.both_deleted:
             mine = _with_deleted(ours, key, plan.deletions[key])
         if mine is not None:
-            mine = assembly.replaced(replacement, mine, from_theirs(replacement.theirs))
-            if key in change.followed.back:
-                dead = change.followed.back[key]
+            dead = change.followed.back.get(key)
+            # Where a deletion file is written anew, theirs is not taken, and has no place in ours.
+            taken = replacement if dead is None else replace(replacement, deletion=False)
+            mine = assembly.replaced(taken, mine, from_theirs(replacement.theirs))
+            if dead is not None:
                 mine["deletion_file"] = write_mask(location, plan.ours.pin, key, dead) if dead else None
                 mine = mine if len(dead) < replacement.ours.physical_rows else None
         left[key] = mine

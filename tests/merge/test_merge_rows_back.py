@@ -109,3 +109,23 @@ def test_columns_that_changed_while_rows_return_are_refused_by_the_dry_run_too(t
     assert str(planned) == str(done)
     assert "indexes would miss those rows" in str(done)
     assert "w" not in head(uri).schema.names
+
+
+LATER = {
+    "delete": lambda uri: head(uri).delete("id = 7"),
+    "update": lambda uri: head(uri).update({"v": "v + 1"}, "id = 7"),
+    "upsert": lambda uri: head(uri).merge_insert("id").when_matched_update_all().execute(pa.table({"id": [7]})),
+}
+
+
+@pytest.mark.parametrize("later", LATER)
+def test_a_delete_between_two_other_changes_of_the_same_fragment_is_reverted(uri, later):
+    head(uri).delete("id = 5")
+    head(uri).delete("id in (3, 15)")
+    deleted = head(uri).version
+    LATER[later](uri)
+    expected = {row["id"] for row in rows(head(uri))} | {3, 15}
+    reverted(uri, deleted)
+    assert sorted(row["id"] for row in rows(head(uri))) == sorted(expected)
+    assert 5 not in expected
+    assert_sound(head(uri))
