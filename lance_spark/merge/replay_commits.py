@@ -5,7 +5,7 @@ In: files with their places, old and new; then a plan, or a version of another d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -20,7 +20,7 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import Engine, Work
 from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotCommittable, NotFound
 from lance_spark.format.blobs import without_rows
-from lance_spark.format.contents import REPLACED, Contents, Fragment, IndexSegment, renumbered_ids
+from lance_spark.format.contents import REPLACED, Contents, Field, Fragment, IndexSegment, renumbered_ids
 from lance_spark.format.metadata import referred_bases
 from lance_spark.format.row_ids import write_rewrites
 from lance_spark.format.transactions import MESSAGE
@@ -41,7 +41,15 @@ from lance_spark.format.versions import (
     columns,
     write_computed,
 )
-from lance_spark.merge.assembly_rules import Assembly, InPlacePolicy, ReplayPlan, SettingChange, place, setting_changes
+from lance_spark.merge.assembly_rules import (
+    Assembly,
+    InPlacePolicy,
+    ReplayPlan,
+    SettingChange,
+    in_steps,
+    place,
+    setting_changes,
+)
 from lance_spark.merge.cell_files import numbered
 from lance_spark.merge.change_rules import (
     ColumnChanges,
@@ -454,7 +462,16 @@ def _fields_modified(plan: ReplayPlan) -> list[int]:
     for patch in plan.change.patches:
         places = patch.columns if patch.of_ours else ()
         modified |= {key for at in places for key in known[at].fields if known[at].ours is not None}
-    return sorted(modified)
+    return sorted(modified | _whole(modified, plan.ours.contents.fields))
+
+
+def _whole(ids: Collection[int], fields: Sequence[Field]) -> frozenset[int]:
+    """All fields of the columns that these fields belong to.
+
+    The index of a list is one of the list, but data files name the field of its elements only.
+    """
+    found = (tree for tree in trees(fields).values() if any(entry.id in ids for entry in tree))
+    return frozenset(entry.id for tree in found for entry in tree)
 
 
 def check_indexes(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan) -> None:
@@ -463,6 +480,15 @@ def check_indexes(location: DatasetLocation, theirs: DatasetLocation, plan: Repl
         raise NotCommittable(
             "Columns were changed and deleted rows return; committed together, indexes would miss those rows.",
             hint="Drop the indexes first, or first take over the versions before the columns changed.",
+        )
+    # pylance compares the fields that data files name, and these are the elements of a list.
+    unseen = {entry.parent_id for entry in plan.ours.contents.fields} & {*_fields_modified(plan)}
+    stale = [segment.name for segment in plan.ours.contents.indexes if not unseen.isdisjoint(segment.fields)]
+    if stale:
+        raise NotCommittable(
+            f"Columns were changed and lists got other values; committed together, index '{stale[0]}' would find rows "
+            "by the values that they had.",
+            hint=in_steps(plan.sides.theirs.pin, plan.sides.their_steps),
         )
 
 
@@ -825,7 +851,7 @@ def _beside(plan: ReplayPlan, now: Contents, segments: Iterable[IndexSegment], m
         same = {
             key
             for key in covered & segment.fragments & theirs.keys() & ours.keys()
-            if _same_rows(ours[key], theirs[key], index.fields)
+            if _same_rows(ours[key], theirs[key], _whole(index.fields, now.fields))
         }
         strange = {key for key in covered - same if key in ours or key > now.max_fragment_id}
         if same and not strange and others.isdisjoint(same) and _same_columns(index, plan, now):
@@ -863,12 +889,13 @@ def _is_valid(index: Any, segment: IndexSegment, plan: ReplayPlan, now: Contents
     covered = frozenset(index.fragment_ids)
     theirs = {entry.id: entry for entry in plan.sides.theirs.contents.fragments() if entry.id in covered}
     ours = {entry.id: entry for entry in now.fragments() if entry.id in covered}
+    stored = _whole(index.fields, now.fields)
     return (
         index.base_id is None
         and covered == segment.fragments  # pylance drops fragments whose values changed later
         and theirs.keys() == covered
         and _same_columns(index, plan, now)
-        and all(key in ours and _same_rows(ours[key], fragment, index.fields) for key, fragment in theirs.items())
+        and all(key in ours and _same_rows(ours[key], fragment, stored) for key, fragment in theirs.items())
     )
 
 
@@ -879,9 +906,8 @@ def _same_columns(index: Any, plan: ReplayPlan, now: Contents) -> bool:
     return same and all(fields.get(key) == names.get(key) for key in index.fields)
 
 
-def _same_rows(ours: Fragment, theirs: Fragment, fields: list[int]) -> bool:
-    live = frozenset(fields)
-    return columns(ours, live) == columns(theirs, live) and ours.row_ids == theirs.row_ids
+def _same_rows(ours: Fragment, theirs: Fragment, stored: frozenset[int]) -> bool:
+    return columns(ours, stored) == columns(theirs, stored) and ours.row_ids == theirs.row_ids
 
 
 def _copy_directory(theirs: DatasetLocation, plan: ReplayPlan, segment: IndexSegment, ours: DatasetLocation) -> None:
