@@ -14,6 +14,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -153,7 +154,7 @@ def _connected(spark: SparkSession) -> Connection:
     if off is not None:
         raise Refused(off)
     try:
-        known = _known(spark) or learned(spark)
+        known = _known(spark) or _first(spark)
     except (PySparkException, OSError) as problem:
         raise Refused(f"the server's Python cannot load lance_spark: {_first_line(problem)}") from problem
     said, jar = known
@@ -182,6 +183,20 @@ def _known(spark: SparkSession) -> tuple[str, bytes] | None:
     except PySparkException:
         return None
     return None if row is None else (row["told"], bytes(row["jar"]))
+
+
+def _first(spark: SparkSession) -> tuple[str, bytes]:
+    """What the server has. While it starts the Python that tells it, it runs its first query, which takes it a second.
+
+    Nothing waits for that query: if it fails, the requests that follow say why.
+    """
+    threading.Thread(target=_run_nothing, args=(spark,)).start()
+    return learned(spark)
+
+
+def _run_nothing(spark: SparkSession) -> None:
+    with suppress(PySparkException, ValueError):  # gRPC raises ValueError once the session is stopped
+        spark.sql("SELECT 1").collect()
 
 
 def _send(spark: SparkSession, jar: bytes) -> None:

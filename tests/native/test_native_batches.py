@@ -27,7 +27,7 @@ from lance_spark.native.tasks import bounded
 OFF = os.environ.get(switches.SWITCH) == "0"
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.when(oldest=0.3),
+    pytest.mark.when(newest=0.75, oldest=0.25),
     pytest.mark.skipif(OFF, reason="the native way is switched off"),
 ]
 

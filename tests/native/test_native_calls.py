@@ -18,7 +18,7 @@ from lance_spark.native import scan
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.when(oldest=0.3),
+    pytest.mark.when(oldest=0.2),
     pytest.mark.skipif(os.environ.get(SWITCH) == "0", reason="the native way is switched off"),
 ]
 MOST = {"in tasks": 19, "by the driver": 21}

@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 
 from lance_spark.errors import LanceSparkError
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest", day=1)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest", day={"seed": [1, 2]})]
 TABLE = "lake.ns1.t"
 KINDS = {
     "plain": "",

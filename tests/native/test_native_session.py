@@ -23,7 +23,7 @@ from lance_spark.native import scan
 OFF = os.environ.get(SWITCH) == "0"
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.when(newest=0.7, oldest=0.15),
+    pytest.mark.when(newest=0.55, oldest=0.15),
     pytest.mark.skipif(OFF, reason="the native way is switched off"),
 ]
 
@@ -294,7 +294,7 @@ def clone_of(session):
     return SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
 
 
-@pytest.mark.when(newest=0.5, oldest=0.5)
+@pytest.mark.when(newest=0.6, oldest=0.4)
 @pytest.mark.parametrize("made", [lambda session: session.newSession(), clone_of], ids=["new", "clone"])
 def test_a_session_made_from_a_registered_one_has_its_catalogs(lake, spark, made):
     spark.sql("CREATE TABLE lake.ns1.t AS SELECT 1 AS id, 'a' AS v")

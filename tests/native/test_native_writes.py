@@ -24,7 +24,7 @@ OFF = "0" in (os.environ.get(switches.SWITCH), os.environ.get(switches.BY_ROWS))
 pytestmark = [
     pytest.mark.on_services,
     pytest.mark.spark,
-    pytest.mark.when(oldest=0.3),
+    pytest.mark.when(newest=0.75, oldest=0.25),
     pytest.mark.skipif(OFF, reason="columnar writes are switched off"),
 ]
 

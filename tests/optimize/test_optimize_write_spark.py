@@ -7,7 +7,7 @@ from support.spark_settings import settings_of
 from lance_spark.catalog.staging import alter_properties
 from lance_spark.storage.datasets import locate
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(day=0.15, oldest=0.5)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(day=0.1, newest=0.8, oldest=0.4)]
 
 ROWS = "SELECT CAST(id AS INT) AS id, CAST(NULL AS STRING) AS word, id % 7 AS v FROM range(0, 4000, 1, 16)"
 WAYS = {

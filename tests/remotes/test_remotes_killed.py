@@ -61,7 +61,7 @@ def act(name, places):
 STORY = Act(act, tell_steps)
 
 
-@pytest.mark.when(day=0.05)
+@pytest.mark.when(day=0.035)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_the_second_call_finishes_what_was_killed(story, seed):
     name, found = story

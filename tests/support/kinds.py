@@ -12,9 +12,9 @@ import pytest
 
 NIGHT = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 SPARK = "oldest" if pyspark.__version__.startswith("4.0.") else "newest"
-GRID = 0.12
+GRID = 0.1
 """The part of the cases of a test with several parameters that runs by day, if no mark says another one."""
-HEAVY = 0.6
+HEAVY = 0.5
 """The part of the tests of a store over HTTP, and of those with processes of their own, that runs by day."""
 CLASSIC, CONNECT = "classic", "connect"
 """Values of the fixture ``spark``."""

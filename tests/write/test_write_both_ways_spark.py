@@ -7,7 +7,7 @@ from pyspark.errors import PySparkException
 from lance_spark import LanceTable
 from lance_spark.errors import LanceSparkError
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(day=0.1)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(day=0.1, newest=0.7, oldest=0.4)]
 
 
 @pytest.fixture
