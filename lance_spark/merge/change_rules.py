@@ -361,6 +361,15 @@ def trees(fields: Sequence[Field]) -> dict[int, Tree]:
     return {key: tuple(tree) for key, tree in columns.items()}
 
 
+def of_whole_columns(ids: Collection[int], fields: Sequence[Field]) -> frozenset[int]:
+    """These fields, and all others of the columns that they belong to.
+
+    The index of a list is one of the list, but data files name the field of its elements only.
+    """
+    found = (tree for tree in trees(fields).values() if any(entry.id in ids for entry in tree))
+    return frozenset(ids).union(entry.id for tree in found for entry in tree)
+
+
 def renumbered(base: Sequence[Field], side: Sequence[Field]) -> list[str]:
     """Columns whose id means another one on a side after a merge: matched by it, values would change places."""
     before, after = trees(base), trees(side)

@@ -5,7 +5,7 @@ In: files with their places, old and new; then a plan, or a version of another d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -20,7 +20,7 @@ from lance_spark.core.refs import PinnedVersion
 from lance_spark.engine.local import Engine, Work
 from lance_spark.errors import Conflict, CorruptData, LanceSparkError, NotCommittable, NotFound
 from lance_spark.format.blobs import without_rows
-from lance_spark.format.contents import REPLACED, Contents, Field, Fragment, IndexSegment, renumbered_ids
+from lance_spark.format.contents import REPLACED, Contents, Fragment, IndexSegment, renumbered_ids
 from lance_spark.format.metadata import referred_bases
 from lance_spark.format.row_ids import write_rewrites
 from lance_spark.format.transactions import MESSAGE
@@ -56,6 +56,7 @@ from lance_spark.merge.change_rules import (
     MergeChange,
     computed_by,
     match_fields,
+    of_whole_columns,
     operation_for,
     strange_fields,
     trees,
@@ -462,16 +463,7 @@ def _fields_modified(plan: ReplayPlan) -> list[int]:
     for patch in plan.change.patches:
         places = patch.columns if patch.of_ours else ()
         modified |= {key for at in places for key in known[at].fields if known[at].ours is not None}
-    return sorted(modified | _whole(modified, plan.ours.contents.fields))
-
-
-def _whole(ids: Collection[int], fields: Sequence[Field]) -> frozenset[int]:
-    """All fields of the columns that these fields belong to.
-
-    The index of a list is one of the list, but data files name the field of its elements only.
-    """
-    found = (tree for tree in trees(fields).values() if any(entry.id in ids for entry in tree))
-    return frozenset(entry.id for tree in found for entry in tree)
+    return sorted(of_whole_columns(modified, plan.ours.contents.fields))
 
 
 def check_indexes(location: DatasetLocation, theirs: DatasetLocation, plan: ReplayPlan) -> None:
@@ -851,7 +843,7 @@ def _beside(plan: ReplayPlan, now: Contents, segments: Iterable[IndexSegment], m
         same = {
             key
             for key in covered & segment.fragments & theirs.keys() & ours.keys()
-            if _same_rows(ours[key], theirs[key], _whole(index.fields, now.fields))
+            if _same_rows(ours[key], theirs[key], of_whole_columns(index.fields, now.fields))
         }
         strange = {key for key in covered - same if key in ours or key > now.max_fragment_id}
         if same and not strange and others.isdisjoint(same) and _same_columns(index, plan, now):
@@ -889,7 +881,7 @@ def _is_valid(index: Any, segment: IndexSegment, plan: ReplayPlan, now: Contents
     covered = frozenset(index.fragment_ids)
     theirs = {entry.id: entry for entry in plan.sides.theirs.contents.fragments() if entry.id in covered}
     ours = {entry.id: entry for entry in now.fragments() if entry.id in covered}
-    stored = _whole(index.fields, now.fields)
+    stored = of_whole_columns(index.fields, now.fields)
     return (
         index.base_id is None
         and covered == segment.fragments  # pylance drops fragments whose values changed later

@@ -14,6 +14,7 @@ from lance_spark.format.versions import (
     same_deletion,
 )
 from lance_spark.merge.assembly_rules import InPlacePolicy, ReplayPlan, place
+from lance_spark.merge.change_rules import of_whole_columns
 
 # The base is the newest version and theirs the older one, so everything since then is undone. pylance's own restore
 # does more (settings, the order of fragments), but conflicts with nothing: it silently covers a concurrent commit.
@@ -126,7 +127,7 @@ def index_change(
     for name in sorted({index.name for index in then.indexes if not index.name.startswith("__")}):
         segments = [index for index in old if index.name == name and index.fragments is not None]
         mine = [index for index in current if index.name == name]
-        valid = [_valid(index, same, fragments) for index in segments]
+        valid = [_valid(index, of_whole_columns(index.fields, then.fields), same, fragments) for index in segments]
         if not _known(valid) <= _known(mine) & fragments.keys():
             new += valid
             removed += mine
@@ -136,9 +137,10 @@ def index_change(
     return IndexChange(tuple(new), tuple(removed), tuple(lacking))
 
 
-def _valid(index: IndexRecord, then: Mapping[int, Fragment], now: Mapping[int, Fragment]) -> IndexRecord:
+def _valid(
+    index: IndexRecord, live: frozenset[int], then: Mapping[int, Fragment], now: Mapping[int, Fragment]
+) -> IndexRecord:
     """A segment limited to fragments whose rows and values are the same as then."""
-    live = frozenset(index.fields)
     kept = {
         key
         for key, fragment in then.items()

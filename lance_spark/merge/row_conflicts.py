@@ -279,7 +279,7 @@ def _base(sides: change_rules.Sides, each: change_rules.Replacement) -> format_v
 def _written(side: format_versions.Snapshot, fragment: Fragment, base: Fragment) -> list[str]:
     """The names of the columns that a side wrote in a fragment of the base."""
     before, after = (format_versions.columns(entry, side.live) for entry in (base, fragment))
-    names = {entry.id: entry.name for entry in side.contents.fields}
+    names = {entry.id: tree[0].name for tree in change_rules.trees(side.contents.fields).values() for entry in tree}
     return [names[key] for key, path in after.items() if before.get(key) != path]
 
 

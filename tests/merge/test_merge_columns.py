@@ -11,6 +11,7 @@ from lance_spark.merge.change_rules import (
     cast_columns,
     match_fields,
     merge_columns,
+    of_whole_columns,
     renumbered,
     strange_fields,
     trees,
@@ -221,3 +222,9 @@ def test_fields_are_matched_by_their_names_from_the_top():
 )
 def test_ids_that_are_another_column_in_files_of_theirs(result, theirs, matched, strange):
     assert strange_fields(result, theirs, matched) == strange
+
+
+def test_the_fields_of_a_list_belong_together():
+    deep = (*BASE, *STRUCT, Field(7, 6, "item", "int64", True, ()))
+    assert of_whole_columns([7], deep) == of_whole_columns([5], deep) == {5, 6, 7}
+    assert of_whole_columns([1, 9], deep) == {1, 9}

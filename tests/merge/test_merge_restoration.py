@@ -6,7 +6,7 @@ import pytest
 from support.merge_values import ID, contents, data_file, deletion, fragment, sides, steps, version
 
 from lance_spark.core.refs import PinnedVersion
-from lance_spark.format.contents import IndexRecord
+from lance_spark.format.contents import Field, IndexRecord
 from lance_spark.format.versions import RESTORE, Root, Trace
 from lance_spark.merge.assembly_rules import InPlacePolicy, ReplayPlan, place
 from lance_spark.merge.change_rules import MergeChange
@@ -143,6 +143,14 @@ def test_a_restore_keeps_replaces_or_drops_an_index(then, now, knew, current, ne
         tuple(current) if new is not None else (),
         ("v_idx",) if lacks else (),
     )
+
+
+def test_an_index_of_a_list_is_limited_to_fragments_with_the_same_elements():
+    elements = (Field(5, -1, "tags", "list", True, ()), Field(1, 5, "item", "string", True, ()))
+    then = contents([ONE, TWO], elements, indexes={"v_idx": (MINE, [5], [1, 2])})
+    known = record(1, 2, fields=(5,))
+    change = index_change(then, [known], contents([ONE, CHANGED]), [])
+    assert change == IndexChange((record(1, fields=(5,)),), (), ("v_idx",))
 
 
 def test_an_index_made_since_and_those_of_pylance_stay_as_they_are():
