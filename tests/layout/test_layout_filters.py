@@ -34,9 +34,18 @@ SCHEMA = pa.schema(
         ("g", pa.float32()),
         ("b", pa.bool_()),
         ("m", pa.decimal128(10, 2)),
+        ("i8", pa.int8()),
+        ("i32", pa.int32()),
+        ("u", pa.large_string()),
+        ("sec", pa.timestamp("s", "UTC")),
+        ("ms", pa.timestamp("ms")),
+        ("ns", pa.timestamp("ns")),
+        ("wide", pa.decimal128(38, 10)),
     ]
 )
-BUCKETS = {"id": (4,), "s": (4,)}
+BUCKETS = dict.fromkeys(("id", "s", "d", "ts", "f", "g", "b", "i8", "i32", "u", "sec", "ms", "ns"), (4,))
+UNITS = {"sec": ("Second", 7_200), "ms": ("Millisecond", 7_200_001), "ns": ("Nanosecond", 7_200_000_000_001)}
+LETTERS = ["", " ", "a", "a ", "ab", "\u00e4", "\uffff", "\U0001f600", "\U0001f600a"]
 OPERATORS = {
     "=": pc.equal,
     "<>": pc.not_equal,
@@ -49,8 +58,10 @@ OPERATORS = {
 
 def made(name, number):
     """A value of a column, and its constant in Lance's SQL."""
-    if name == "id":
+    if name in ("id", "i8", "i32"):
         return number, str(number)
+    if name in (*UNITS, "u", "wide"):
+        return made_of_others(name, number)
     if name == "s":
         return f"k'{number:03}", f"'k''{number:03}'"
     if name == "d":
@@ -58,6 +69,8 @@ def made(name, number):
     if name == "ts":
         at = EPOCH + timedelta(hours=number)
         return at, f"arrow_cast({number * 3_600_000_000}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+    if name == "f" and number == -1:
+        return -0.0, "CAST('-0.0' AS DOUBLE)"
     if name == "f":
         return number / 7, f"CAST('{number / 7!r}' AS DOUBLE)"
     if name == "g":
@@ -66,6 +79,19 @@ def made(name, number):
     if name == "b":
         return number % 2 == 0, "true" if number % 2 == 0 else "false"
     return Decimal(number) / 4, f"CAST('{Decimal(number) / 4:f}' AS DECIMAL(10,2))"
+
+
+def made_of_others(name, number):
+    if name in UNITS:
+        unit, step = UNITS[name]
+        zone = 'Some("UTC")' if name == "sec" else "None"
+        at = pa.scalar(number * step, pa.int64()).cast(SCHEMA.field(name).type)
+        return at, f"arrow_cast({number * step}, 'Timestamp({unit}, {zone})')"
+    if name == "u":
+        value = LETTERS[number % len(LETTERS)] * (1 + number % 2)
+        return value, f"'{value}'"
+    value = number * Decimal("1000000000000.25")
+    return value, f"CAST('{value:f}' AS DECIMAL(38,10))"
 
 
 def random_rows(random):

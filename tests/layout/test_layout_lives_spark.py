@@ -78,7 +78,7 @@ def check(spark, table, choose):
     compare(spark, copy, frame, ["1"], joined, told)
 
 
-@pytest.mark.parametrize("seed", range(60) if NIGHT else range(2))
+@pytest.mark.parametrize("seed", range(100) if NIGHT else range(2))
 def test_random_lives_have_the_answers_of_parquet(session, lake, tmp_path, monkeypatch, seed):
     spark, choose = session, random.Random(seed)
     monkeypatch.setattr(scan, "LOCAL_ROWS", choose.choice([0, scan.LOCAL_ROWS]))

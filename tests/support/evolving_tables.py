@@ -21,12 +21,12 @@ from pyspark.sql import functions
 from lance_spark.errors import LanceSparkError
 from lance_spark.layout.fact_rules import sealed
 from lance_spark.layout.key_rules import key_column, plain
-from lance_spark.layout.layout_rules import parse
+from lance_spark.layout.layout_rules import IDENTITY, parse
 from support.grouped_tables import LAYOUTS, Random
-from support.random_conditions import condition, kind_of
+from support.random_conditions import CONSTANTS, condition, kind_of
 from support.service_lakes import place
 
-CLUSTERS = ("", "", "f", "c, x", "u, e", "ts", "w", "m, day", "b", "y", "id", "zorder(id, day)", "n", "o, v")
+CLUSTERS = ("", "", "f", "c, x", "u, e", "ts", "w", "m, day", "b", "y", "id", "h", "i", "zorder(id, day)", "n", "o, v")
 ZONES = ("UTC", "America/St_Johns", "Asia/Kathmandu", "Pacific/Apia")
 WIDER = {"day": "bigint", "s": "int", "x": "decimal(8, 2)", "f": "double", "y": "decimal(20, 3)", "v": "bigint"}
 ADDED = {
@@ -54,7 +54,8 @@ class Evolving(Random):
             self.widen_by_another, self.replace, self.work_on_a_branch, self.restore, self.go_on_in_a_clone,
             self.go_on_in_a_copy,
             self.facts_of_a_later_version, self.truncate_facts, self.overwrite_partitions, self.overwrite_partitions,
-            self.overwrite_where, self.delete_where, self.delete_where, self.merge_and_delete, self.append_known,
+            self.overwrite_one_partition, self.add_another_case, self.add_other_units, self.overwrite_where,
+            self.delete_where, self.delete_where, self.merge_and_delete, self.append_known,
         ]  # fmt: skip
 
     def step(self) -> None:
@@ -81,7 +82,12 @@ class Evolving(Random):
         """Rows, those of the table by default, in Parquet, as pylance reads them."""
         self.written += 1
         path = os.path.join(self.directory, f"{self.name}-{self.written}.parquet")
-        pq.write_table(lance.dataset(self.uri).to_table() if rows is None else rows, path)
+        found = lance.dataset(self.uri).to_table() if rows is None else rows
+        for at, field in enumerate(found.schema):  # Spark has microseconds
+            if pa.types.is_timestamp(field.type) and field.type.unit != "us":
+                cast = found.column(at).cast(pa.timestamp("us", field.type.tz))
+                found = found.set_column(at, pa.field(field.name, cast.type), cast)
+        pq.write_table(found, path)
         schema = self.spark.table(f"lake.ns1.{self.name}").schema
         return self.spark.read.schema(schema).parquet(path)
 
@@ -162,6 +168,21 @@ class Evolving(Random):
             f"CREATE OR REPLACE TABLE lake.ns1.{self.name} PARTITIONED BY ({self.choose.choice(LAYOUTS)}) "
             f"AS SELECT {', '.join(names)} FROM rows_before"
         )
+
+    def add_another_case(self) -> None:
+        """A column whose name differs in its case alone, for a session that tells them apart."""
+        if self.spark.conf.get("spark.sql.caseSensitive") == "true":
+            lance.dataset(self.uri).add_columns({"DAY": "day + 1", "C": "concat(c, 'x')"})
+
+    def add_other_units(self) -> None:
+        """Columns in milliseconds and nanoseconds, as other writers have them."""
+        made = {"q": 'Timestamp(Millisecond, Some("UTC"))', "z": "Timestamp(Nanosecond, None)"}
+        source = {"q": "m", "z": "n"}
+        lance.dataset(self.uri).add_columns({name: f"arrow_cast({source[name]}, '{made[name]}')" for name in made})
+        self.table.layout.partition_by(
+            self.choose.choice(["q", "z", "days(q)", "hours(z)", "bucket(4, q)", "bucket(4, z)", "years(q)"])
+        )
+        self.append_known()
 
     # --- Changes of its history and of its place
 
@@ -244,6 +265,21 @@ class Evolving(Random):
         replaced = {key for key, mark in after if mark in new}
         kept = Counter(mark for key, mark in before if key not in replaced)
         assert Counter(mark for _, mark in after) == kept + new, self.told()
+
+    def overwrite_one_partition(self) -> None:
+        partition = parse(self.table.layout.describe().partition_by, None).partition
+        name = self.choose.choice([each.column for each in partition if each.name == IDENTITY] or ["none"])
+        kinds = dict(self.columns())
+        if name in kinds and kinds[name] in ("whole", "text", "date", "decimal", "boolean"):
+            value = self.choose.choice([each for each in CONSTANTS[kinds[name]] if "CAST" not in each] + ["NULL"])
+            kept = self.marks(self.copy().where(f"NOT ({name} <=> {value})").collect())
+            self.shuffled().createOrReplaceTempView("rows_of_now")
+            new = self.marks(self.spark.table("rows_of_now").collect())
+            others = ", ".join(other for other in kinds if other != name)
+            self.spark.sql(
+                f"INSERT OVERWRITE lake.ns1.{self.name} PARTITION ({name} = {value}) SELECT {others} FROM rows_of_now"
+            )
+            assert self.marks() == kept + new, (name, value, self.told())
 
     def overwrite_where(self) -> None:
         chosen, copy = self.condition(), self.copy()

@@ -31,6 +31,9 @@ COLUMNS = """
         TIMESTAMP'1969-12-31 23:59:59.999999Z', TIMESTAMP'1970-01-01 00:00:00Z'), {e}) AS m,
     element_at(array('😀', '😀a', 'ab', 'ab ', ' ab', '\uffff', ''), CAST({r} % 7 + 1 AS INT)) AS u,
     element_at(array(X'', X'61', X'FF', X'6100', NULL), {e}) AS b,
+    element_at(array(float(0.1), float('-0.0'), float('NaN'), float(0), NULL, float('-Infinity')),
+        CAST({r} % 6 + 1 AS INT)) AS h,
+    CAST({r} % 7 - 3 AS TINYINT) AS i,
     {r} % 2 = 0 AS o,
     {r} AS v
 """
@@ -39,8 +42,9 @@ LAYOUTS = (
     "months(d)", "years(ts)", "truncate(1, c)", "truncate(2, day)", "s", "x", "o", "bucket(4, f)", "bucket(2, day), o",
     "d", "ts", "n", "days(d)", "bucket(4, s)", "bucket(4, ts)", "bucket(4, k)", "k", "y", "w", "e", "years(e)", "m",
     "days(m)", "u", "truncate(1, u)", "bucket(4, u)", "bucket(2, o)", "bucket(4, d)", "bucket(4, n)", "bucket(4, e), o",
+    "bucket(4, h)", "i", "bucket(3, i)", "truncate(3, i)",
 )  # fmt: skip
-KEYS = ("id", "day", "s", "ts", "n", "d", "c", "k", "f", "x", "o", "y", "w", "e", "m", "u", "b")
+KEYS = ("id", "day", "s", "ts", "n", "d", "c", "k", "f", "x", "o", "y", "w", "e", "m", "u", "b", "h", "i")
 
 
 def rows(spark: Any, seed: int, count: int) -> Any:

@@ -23,7 +23,7 @@ CONSTANTS = {
         "TIMESTAMP_NTZ'1969-12-31 12:53:20'", "TIMESTAMP_NTZ'1500-01-01 00:00:00'",
     ),
     "decimal": ("0.25BD", "0.5BD", "1.50BD", "1BD", "0.750BD", "0.333BD", "-1BD", "99999999999BD"),
-    "float": ("0.0D", "-0.0D", "1.5D", "double('NaN')", "-1.5D", "double('Infinity')"),
+    "float": ("0.0D", "-0.0D", "1.5D", "double('NaN')", "-1.5D", "double('Infinity')", "0.1D", "float(0.1)"),
     "boolean": ("true", "false", "CAST(NULL AS BOOLEAN)"),
     "bytes": ("X'61'", "X''", "X'6100'", "X'FF'", "X'62'"),
 }  # fmt: skip
