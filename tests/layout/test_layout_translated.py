@@ -79,7 +79,7 @@ def predicate(choose, depth=0):
         return Call("IN", (column, *listed))
     if kind == 2:
         return Call("<=>", (column, constant(choose, name) if choose.random() < 0.8 else null))
-    if kind == 3 and name == "s":
+    if kind in (3, 4, 5) and name in ("s", "u"):
         return Call(choose.choice(["STARTS_WITH", "ENDS_WITH", "CONTAINS"]), (column, constant(choose, name)))
     if kind == 4 and name in ("i8", "i32"):
         wide = Literal(choose.choice([-1, 0, 1, 300, -300, 2**40]), "bigint")
