@@ -36,6 +36,7 @@ from lance_spark.merge.conflict_rules import (
 )
 from lance_spark.merge.option_rules import OURS, THEIRS, Prefer
 from lance_spark.merge.report import Summary
+from lance_spark.write.constraint_rules import PREFIX as CONSTRAINTS
 
 # --- The ids of columns
 # Lance knows a column by its id, and a merge cannot always keep it: a column that two branches added at the same time
@@ -234,6 +235,8 @@ def merge_settings(sides: Sides, prefer: Prefer, fields: tuple[ResultField, ...]
     told = [_told(key, ours.config, theirs.config) for key in config.conflicts if key not in stay]
     told += [_told(key, ours.table_metadata, theirs.table_metadata) for key in metadata.conflicts]
     found = {key: value for key, value in config.taken.items() if key not in stay}
+    found, unclear = with_one_spelling(found, ours.config, prefer)
+    told += [_told(key, ours.config, theirs.config, mine) for key, mine in unclear]
     change = SettingChange(found, metadata.taken, tuple(told), tuple(sorted(stay)))
     return SettingChange(found, metadata.taken, (*told, *_misfit(change, ours, fields)), change.left)
 
@@ -249,9 +252,30 @@ def _is_foreign(key: str, ours: Contents) -> bool:
     return key == PARTITION_BY and any(segment.name == INDEX for segment in ours.indexes)
 
 
-def _told(key: str, ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    mine, other = (repr(side[key]) if key in side else "none" for side in (ours, theirs))
-    return f"{BOTH_SET} '{key}': {mine} in ours, {other} in theirs"
+def with_one_spelling(
+    taken: Values, ours: Mapping[str, str], prefer: Prefer
+) -> tuple[dict[str, str | None], tuple[tuple[str, str], ...]]:
+    """What ours takes, without a second constraint whose name differs only in case: to Spark that is the same name.
+
+    Ours stays where both say the same, and the other pairs, theirs and ours, that no preference settles are conflicts.
+    """
+    found, unclear = dict(taken), []
+    for key, value in taken.items():
+        same = key.lower() if value is not None and key.startswith(CONSTRAINTS) else None
+        for mine in (each for each in ours if each.lower() == same and each != key and taken.get(each, "") is not None):
+            side = OURS if ours[mine] == value else prefer.side(key, mine)
+            if side == THEIRS:
+                found[mine] = None
+            else:
+                found.pop(key, None)
+                unclear += [(key, mine)] if side is None else []
+    return found, tuple(unclear)
+
+
+def _told(key: str, ours: Mapping[str, str], theirs: Mapping[str, str], mine: str | None = None) -> str:
+    own, other = (repr(side[name]) if name in side else "none" for name, side in ((mine or key, ours), (key, theirs)))
+    spelled = "" if mine is None else f" as '{mine.removeprefix(CONSTRAINTS)}'"
+    return f"{BOTH_SET} '{key}': {own} in ours{spelled}, {other} in theirs"
 
 
 def _misfit(change: SettingChange, ours: Contents, fields: tuple[ResultField, ...]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from lance_spark import LanceTable
 from lance_spark.errors import Conflict, SchemaMismatch
-from lance_spark.merge.assembly_rules import Merged, merged
+from lance_spark.merge.assembly_rules import Merged, merged, with_one_spelling
 from lance_spark.merge.option_rules import Prefer
 
 CONSTRAINT, BY = "lance_spark.constraints.positive", "lance_spark.partition_by"
@@ -43,6 +43,39 @@ def test_a_setting_is_merged_three_way(base, ours, theirs, prefer, taken):
     sides = [{} if value is None else {"k": value} for value in (base, ours, theirs)]
     expected = Merged({}, ("k",)) if taken is Conflict else Merged({} if taken is ... else {"k": taken})
     assert merged(*sides, Prefer.of(prefer)) == expected
+
+
+OF = "lance_spark.constraints."
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize(
+    ("ours", "taken", "prefer", "found", "unclear"),
+    [
+        ({"pos": "1"}, {"Pos": "1"}, None, {}, []),
+        ({"pos": "1"}, {"Pos": "2"}, None, {}, [("Pos", "pos")]),
+        ({"pos": "1"}, {"Pos": "2"}, "ours", {}, []),
+        ({"pos": "1"}, {"Pos": "2"}, "theirs", {"Pos": "2", "pos": None}, []),
+        ({"pos": "1"}, {"Pos": "2"}, f"{OF}pos=theirs", {"Pos": "2", "pos": None}, []),
+        ({"pos": "1"}, {"Pos": "2"}, f"{OF}Pos=ours", {}, []),
+        ({"pos": "1"}, {"Pos": "2", "pos": None}, None, {"Pos": "2", "pos": None}, []),
+        ({"pos": "1"}, {"pos": "2"}, None, {"pos": "2"}, []),
+        ({"pos": "1"}, {"Pos": None}, None, {"Pos": None}, []),
+        ({"pos": "1"}, {"neg": "2", "POS": "1"}, None, {"neg": "2"}, []),
+        ({}, {"Pos": "2"}, None, {"Pos": "2"}, []),
+    ],
+)
+def test_names_that_differ_in_case_are_one(ours, taken, prefer, found, unclear):
+    def full(settings):
+        return {OF + name: value for name, value in settings.items()}
+
+    told = with_one_spelling(full(taken), full(ours), Prefer.of(prefer))
+    assert told == (full(found), tuple((OF + key, OF + mine) for key, mine in unclear))
+
+
+@pytest.mark.pure
+def test_other_settings_keep_their_case():
+    assert with_one_spelling({"Team": "a"}, {"team": "b"}, Prefer()) == ({"Team": "a"}, ())
 
 
 @pytest.fixture
@@ -101,6 +134,29 @@ def test_settings_alone_are_a_merge_that_the_next_one_begins_with(uri):
     assert config(uri) == {CONSTRAINT: "x >= 0"}
     ours.branches.merge("exp", prefer="theirs")
     assert config(uri) == {}
+
+
+def test_two_spellings_of_a_constraint_are_a_conflict_unless_they_say_the_same(uri):
+    ours, theirs = sides(uri)
+    ours.constraints.add("pos", "x > 0")
+    theirs.constraints.add("Pos", "x > -1")
+    expected = rf"both sides changed setting '{OF}Pos': 'x > 0' in ours as 'pos', 'x > -1' in theirs"
+    with pytest.raises(Conflict, match=expected) as refused:
+        ours.branches.merge("exp")
+    assert "say whose is taken" in refused.value.hint
+    assert config(uri) == {f"{OF}pos": "x > 0"}
+    theirs.constraints.drop("Pos")
+    theirs.constraints.add("Pos", "x > 0")
+    ours.branches.merge("exp")
+    assert config(uri) == {f"{OF}pos": "x > 0"}
+    theirs.constraints.drop("Pos")
+    theirs.constraints.add("Pos", "x > 7 OR x < 3")
+    with pytest.raises(Conflict, match="both sides changed"):
+        ours.branches.merge("exp")
+    ours.branches.merge("exp", prefer="theirs")
+    assert config(uri) == {f"{OF}Pos": "x > 7 OR x < 3"}
+    with pytest.raises(SchemaMismatch):
+        ours.write(pa.table({"id": [5], "x": [5]}), mode="append")
 
 
 def test_a_constraint_that_comes_holds_for_rows_of_ours(uri):
