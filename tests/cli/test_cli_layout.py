@@ -67,6 +67,29 @@ def test_a_layout_is_declared_shown_obeyed_and_let_go(place):
     assert "is not set" in call(place, "config", "partition_by").error
 
 
+def test_what_the_jvm_connector_declared_is_shown_with_its_name(place):
+    lance.dataset(str(place)).initialize_mem_wal(bucket_column="id", num_buckets=4)
+    shown = call(place, "config", "partition_by")
+    assert (shown.code, shown.out) == (0, "bucket(4, id)\n")
+    assert "The JVM connector declared" in shown.err
+    assert call(place, "config", "partition_by", "--json").json == {
+        "key": BY,
+        "value": "bucket(4, id)",
+        "declared_by": "the JVM connector",
+    }
+    listed = call(place, "config")
+    assert listed.out == f"{BY}=bucket(4, id)\n"
+    assert "The JVM connector declared" in listed.err
+    assert call(place, "config", "--json").json["declared_by_others"] == {BY: "bucket(4, id)"}
+    assert call(place, "config", "--json").json["settings"] == {}
+    assert call(place, "config", "cluster_by", "day").code == 0
+    assert call(place, "config").out == f"{CLUSTER}=day\n{BY}=bucket(4, id)\n"
+    refused = call(place, "config", "partition_by", "day")
+    assert refused.code != 0
+    assert "The JVM connector partitioned" in refused.err
+    assert "is not set" in call(place, "config", "user.name").error
+
+
 REFUSED = [
     (("partition_by", "gone"), "there is no column 'gone'"),
     (("partition_by", "foo(id)"), "cannot be partitioned by foo"),

@@ -8,8 +8,8 @@ from lance_spark.cli.program import dry_run_option, verb
 from lance_spark.cli.session import Session
 from lance_spark.core.refs import MAIN
 from lance_spark.errors import InvalidOption, NotFound
-from lance_spark.layout.declaring import change_layout
-from lance_spark.layout.layout_rules import SETTINGS
+from lance_spark.layout.declaring import change_layout, look
+from lance_spark.layout.layout_rules import PARTITION_BY, SETTINGS
 from lance_spark.storage.datasets import pin_latest
 from lance_spark.storage.versions import read_contents
 
@@ -20,6 +20,8 @@ _ELSEWHERE = {
     "lance_spark.constraints.": "In Python: t.constraints.add('positive', 'price > 0'), t.constraints.drop(...).",
 }
 """By the beginning of a key that is no setting of a layout: where it is changed."""
+_CONNECTOR = "the JVM connector"
+_BY_IT = f"The JVM connector declared '{PARTITION_BY}', in its sharding spec: writers obey it, and it stays as it is."
 
 
 @verb("config")
@@ -44,11 +46,21 @@ def command(session: Session, /, key: str | None, value: str | None, unset: bool
         return
     pin = pin_latest(session.location, session.branch)
     settings = dict(sorted(read_contents(session.location, pin).config.items()))
+    layout, _ = look(session.location, pin)
+    foreign = (layout.foreign and layout.partition_text) or None
     if key is None or given["listing"]:
         told = {"dataset": session.location.uri, "branch": session.branch or MAIN, "settings": settings}
-        session.output.show(told, "\n".join(f"{name}={text}" for name, text in settings.items()))
+        others = {} if foreign is None else {PARTITION_BY: foreign}
+        lines = [f"{name}={text}" for name, text in {**settings, **others}.items()]
+        session.output.show({**told, "declared_by_others": others}, "\n".join(lines))
+        if others:
+            session.output.note(_BY_IT)
         return
     name = _full(key)
+    if foreign is not None and name == PARTITION_BY:
+        session.output.show({"key": name, "value": foreign, "declared_by": _CONNECTOR}, foreign)
+        session.output.note(_BY_IT)
+        return
     if name not in settings:
         raise NotFound(f"'{key}' is not set on branch '{session.branch or MAIN}'.", hint="lance-git config lists all.")
     session.output.show({"key": name, "value": settings[name]}, settings[name])
