@@ -30,6 +30,10 @@ CALL lake.system.merge_branch(table => 'ns.t', branch => 'exp');
 CREATE TABLE lake.ns.p PARTITIONED BY (k, bucket(2, id)) AS SELECT id, id % 3 AS k FROM range(30);
 INSERT INTO lake.ns.p SELECT id + 100, 3 FROM range(4);
 UPDATE lake.ns.p SET k = 4 WHERE id = 100;
+ALTER TABLE p REPLACE PARTITION FIELD bucket(2, id) WITH bucket(4, id);
+ALTER TABLE lake.ns.p WRITE ORDERED BY id;
+ALTER TABLE lake.ns.`t@exp` PARTITIONED BY (k, bucket(2, id));
+alter table `t@exp` DROP PARTITION FIELD bucket(2, id);
 SELECT concat('pruned=', count(*)) FROM lake.ns.p WHERE k = 3;
 SELECT concat('rows=', count(*)) FROM lake.ns.t;
 SELECT concat('then=', count(*)) FROM lake.ns.t VERSION AS OF 1;
@@ -84,7 +88,11 @@ def test_spark_sql_tells_the_whole_story(tmp_path, settings):
     assert done.returncode == 0, done.stderr[-4000:]
     assert {"rows=92", "then=100", "pruned=3"} <= {*done.stdout.split()}
     assert stored(tmp_path) == ROWS
-    assert LanceCatalog(f"{tmp_path}/lake").table("ns.p").layout.describe().partition_by == "k, bucket(2, id)"
+    lake = LanceCatalog(f"{tmp_path}/lake")
+    layout = lake.table("ns.p").layout.describe()
+    assert (layout.partition_by, layout.cluster_by) == ("k, bucket(4, id)", "id")
+    assert lake.table("ns.t").checkout(branch="exp").layout.describe().partition_by == "k"
+    assert lake.table("ns.t").layout.describe().partition_by == ""
 
 
 SCALA = """

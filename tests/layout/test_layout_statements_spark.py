@@ -5,9 +5,9 @@ from datetime import datetime, timezone
 import lance
 import pyarrow as pa
 import pytest
-from support.service_lakes import place
+from support.service_lakes import of, place
 
-from lance_spark import LanceTable
+from lance_spark import LanceTable, register
 from lance_spark.errors import InvalidOption, NotFound, Refused
 
 pytestmark = [pytest.mark.spark, pytest.mark.on_connect(day=True)]
@@ -86,6 +86,53 @@ def test_what_is_written_from_now_on_has_the_declared_layout(spark, table, where
         dataset = dataset if branch is None else dataset.checkout_version(branch)
         new = dataset.get_fragments()[1:]
         assert [len({*each.to_table(columns=["c"])["c"].to_pylist()}) for each in new] == [1] * 4
+
+
+IN_TURN = [
+    ("PARTITIONED BY (c)", "c", "zorder(id, c)"),
+    ("ADD PARTITION FIELD bucket(4, id)", "c, bucket(4, id)", "zorder(id, c)"),
+    ("REPLACE PARTITION FIELD bucket(4, id) WITH days(ts)", "c, days(ts)", "zorder(id, c)"),
+    ("DROP PARTITION FIELD days(ts)", "c", "zorder(id, c)"),
+    ("WRITE ORDERED BY id", "c", "id"),
+    ("SET TBLPROPERTIES ('lance_spark.cluster_by' = 'ts')", "c", "ts"),
+]
+
+
+@pytest.mark.on_services
+@pytest.mark.when(day=0)
+@pytest.mark.parametrize("where", ["by name", "a branch"])
+def test_tables_of_a_service(spark, table, where):
+    name = named(spark, table, where)
+    changed = table.checkout(branch="exp/a") if where == "a branch" else table
+    for statement, partition, cluster in IN_TURN:
+        spark.sql(f"ALTER TABLE {name} {statement}")
+        assert layout_of(changed) == (partition, cluster)
+    spark.sql(f"INSERT INTO {name} SELECT 7L, timestamp_seconds(0), concat('c', id) FROM range(4)")
+    branch = ("exp/a", None) if where == "a branch" else None
+    dataset = lance.dataset(table.location.uri)
+    new = (dataset if branch is None else dataset.checkout_version(branch)).get_fragments()[1:]
+    assert [len({*each.to_table(columns=["c"])["c"].to_pylist()}) for each in new] == [1] * 4
+    with pytest.raises(NotFound, match="is not partitioned by days"):
+        spark.sql(f"ALTER TABLE {name} DROP PARTITION FIELD days(ts)")
+
+
+@pytest.mark.when(day=0.5, oldest=0)
+@pytest.mark.parametrize("begun", [True, False])
+def test_on_a_branch_of_the_lake(spark, lake, table, begun):
+    lake.branches.create("etl")
+    register(spark, catalog="etl", root=str(of(lake).directory), branch="etl")
+    if begun:
+        spark.sql("INSERT INTO etl.ns1.t SELECT 8L, timestamp_seconds(0), 'c'")
+    before = table.version
+    for statement, partition, cluster in IN_TURN:
+        spark.sql(f"ALTER TABLE etl.ns1.t {statement}")
+        there = lake.checkout(branch="etl").table("ns1.t")
+        assert layout_of(there) == (partition, cluster)
+    spark.sql("INSERT INTO etl.ns1.t SELECT 7L, timestamp_seconds(0), concat('c', id) FROM range(4)")
+    assert (table.version, layout_of(table)) == (before, ("days(ts)", "zorder(id, c)"))
+    lake.branches.merge("etl")
+    assert layout_of(table) == ("c", "ts")
+    assert table.count_rows() == 24 + begun
 
 
 REFUSED = [
