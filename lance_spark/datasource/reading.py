@@ -1,4 +1,4 @@
-"""What a write to a table by a handle knows of its DataFrame, where Spark does not plan into Lance."""
+"""What a write of a DataFrame knows before it begins: how its rows are to come, and which statement it is part of."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from pyspark.errors import PySparkException
 
 from lance_spark.core.isolation import ANY, STATEMENT, Statement
 from lance_spark.datasource.datasource import LanceDataSource, names_in
-from lance_spark.jvm.detection import connected
+from lance_spark.engine.types_spark import quoted, to_arrow
+from lance_spark.errors import LanceSparkError
+from lance_spark.layout.layout_rules import AS_THEY_COME, Arrangement
 from lance_spark.session.narrow_query import explained
-from lance_spark.tables.write import planned_with
+from lance_spark.tables.write import Foreseen, foresee
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,14 +22,41 @@ if TYPE_CHECKING:
 _RELATION = re.compile(r"RelationV2\[.*\] (\S+)")
 
 
-def overwriting(frame: DataFrame, options: Mapping[str, str]) -> dict[str, str]:
-    """The option by which an overwrite with these options knows its statement; none if Spark's planner tells more.
+def prepared(frame: DataFrame, mode: str, options: Mapping[str, str]) -> tuple[DataFrame, dict[str, str]]:
+    """The rows of a write where Spark does not plan into Lance, and what the write knows of its statement, as options.
+
+    ``options`` name the target. The rows for a table with ``optimize_write`` come together before: nothing asks such
+    a source how it wants them.
+    """
+    start = foresee(options)
+    return _together(frame, start), _statement(frame, start) if mode == "overwrite" else {}
+
+
+def arranged_for(frame: DataFrame, start: Foreseen) -> Arrangement:
+    """How Spark is to bring the rows of a DataFrame; as they come if Lance has no type for one of its columns."""
+    try:
+        return start.arranged(to_arrow(frame.schema))
+    except (LanceSparkError, PySparkException):  # the write itself reports it
+        return AS_THEY_COME
+
+
+def _together(frame: DataFrame, start: Foreseen) -> DataFrame:
+    """The rows in tasks of the size that Spark's settings advise, which only adaptive execution can make.
+
+    Those for a table with a layout stay where they are: each task divides its own.
+    """
+    arranged = arranged_for(frame, start)
+    if arranged.order or not arranged or frame.sparkSession.conf.get("spark.sql.adaptive.enabled") != "true":
+        return frame
+    return frame.hint("rebalance", *(quoted(name) for name in arranged.by_hash))
+
+
+def _statement(frame: DataFrame, start: Foreseen) -> dict[str, str]:
+    """The option by which an overwrite knows its statement.
 
     Spark's plan shows that tables of Lance are read, but not which: any of them counts as the target.
     """
-    if frame.sparkSession in connected:
-        return {}
-    version = planned_with(options)
+    version = start.planned_with
     if version is None:
         return {}
     try:

@@ -29,10 +29,12 @@ from lance_spark.core.catalog_options import OWN_NAME, path_as_name, refused_tab
 from lance_spark.core.refs import PinnedVersion
 from lance_spark.core.table_options import local_moment, refuse_travel
 from lance_spark.datasource import datasource
+from lance_spark.datasource.reading import arranged_for
 from lance_spark.engine.errors_spark import PYTHON, Spoken, as_spark, recovered
 from lance_spark.errors import InvalidName, LanceSparkError, NotFound, Refused
 from lance_spark.jvm.bridge import from_java
 from lance_spark.jvm.names import CHANGES_MODE, MAYBE_CREATES
+from lance_spark.layout.layout_rules import AS_THEY_COME, Arrangement
 from lance_spark.native.creating import FORMAT, other_format
 from lance_spark.native.reading import told
 from lance_spark.native.row_statements import Change, RowStatement
@@ -51,7 +53,7 @@ from lance_spark.sql.statement_rules import (
     view_to_create,
 )
 from lance_spark.tables.read import is_newest, pin_read
-from lance_spark.tables.write import planned_with
+from lance_spark.tables.write import foresee
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -264,8 +266,9 @@ def _native_save(
         original(self, path, format, mode, partitionBy, **options)
         return
     self.mode(mode).options(**options)
-    self.options(**_told(room, self, path))
-    shape = shape_of(room.bridge, self._df.schema)
+    told_by, arranged = _foreseen(room, self, path)
+    self.options(**told_by)
+    shape = shape_of(room.bridge, self._df.schema, arranged)
     if shape is None:
         original(self, path, format, None, partitionBy)
         return
@@ -274,18 +277,25 @@ def _native_save(
     shape.save(self._jwrite, path, name)
 
 
-def _told(room: Room, writer: DataFrameWriter, path: str | None) -> dict[str, str]:
-    """The option by which the write knows what its DataFrame reads, and with which version it was planned."""
+def _foreseen(room: Room, writer: DataFrameWriter, path: str | None) -> tuple[dict[str, str], Arrangement]:
+    """The option by which a write knows its statement, and how Spark brings its rows.
+
+    The option tells what the DataFrame reads, and with which version an overwrite was planned.
+    """
     bridge = room.bridge
     try:
-        overwrites = str(writer._jwrite.curmode().toString()) == "Overwrite"
+        mode = str(writer._jwrite.curmode().toString())
         options = bridge.call("scala.jdk.javaapi.CollectionConverters.asJava", writer._jwrite.extraOptions())
         given = {str(entry.getKey()): entry.getValue() for entry in options.entrySet()}
         plan = _plan(bridge, writer._df)
     except (Py4JError, PySparkException):  # the write itself reports what is wrong with its DataFrame
-        return {}
-    version = planned_with(given if path is None else {**given, "path": path}) if overwrites else None
-    return told(bridge, None if version is None else PinnedVersion(None, version), plan)
+        return {}, AS_THEY_COME
+    if mode not in ("Append", "Overwrite"):
+        return told(bridge, None, plan), AS_THEY_COME  # Spark refuses it
+    start = foresee(given if path is None else {**given, "path": path})
+    version = start.planned_with if mode == "Overwrite" else None
+    base = None if version is None else PinnedVersion(None, version)
+    return told(bridge, base, plan), arranged_for(writer._df, start)
 
 
 def _plan(bridge: Bridge, frame: DataFrame) -> Any:

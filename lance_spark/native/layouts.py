@@ -59,14 +59,14 @@ def transform_of(bridge: Bridge, transform: Transform) -> Any:
     return bridge.call(call + "apply", transform.name, bridge.array(names.MAYBE_EXPRESSION, parts))
 
 
-def requiring(bridge: Bridge, builder: Any, arranged: Arrangement) -> Any:
-    """The builder of a write that sends columns, whose rows Spark distributes and sorts."""
+def requiring(bridge: Bridge, shape: Any, arranged: Arrangement) -> Any:
+    """The shape of a write whose rows Spark distributes and sorts."""
     call = f"{names.MAYBE_EXPRESSIONS}."
     direction = bridge.find(f"{names.MAYBE_SORT_DIRECTION}.ASCENDING")
     nulls = bridge.find(f"{names.MAYBE_NULL_ORDERING}.NULLS_LAST")
     order = [bridge.call(call + "sort", _column(bridge, name), direction, nulls) for name in arranged.order]
     by_hash = [_column(bridge, name) for name in arranged.by_hash]
-    return builder.requiring(bridge.array(names.MAYBE_EXPRESSION, by_hash), bridge.array(names.MAYBE_SORT_ORDER, order))
+    return shape.requiring(bridge.array(names.MAYBE_EXPRESSION, by_hash), bridge.array(names.MAYBE_SORT_ORDER, order))
 
 
 def _column(bridge: Bridge, name: str) -> Any:

@@ -24,10 +24,10 @@ from lance_spark.jvm.bridge import expression, plain
 from lance_spark.jvm.proxies import Implementation
 from lance_spark.layout.declaring import look, read_layout
 from lance_spark.layout.layout_rules import AS_THEY_COME, Arrangement, TableLayout, arrangement
-from lance_spark.native.layouts import requiring, transforms_of
+from lance_spark.native.layouts import transforms_of
 from lance_spark.native.reading import MARK, told
 from lance_spark.native.scan import TableStream, confuses_names, scan_builder
-from lance_spark.native.writes import as_columns
+from lance_spark.native.writes import shaped
 from lance_spark.pushdown.filters import conjunction, translate
 from lance_spark.rows.rows import delete_where, truncate
 from lance_spark.storage.datasets import open_pinned
@@ -170,8 +170,7 @@ class NativeWriteBuilder(Implementation):
 
     def _columns(self, builder: Any) -> Any:
         """The builder, for rows as columns where the session allows it; Spark brings them as they are to be."""
-        made = as_columns(self.bridge, builder, self._info.schema())
-        return made if made is builder or not self._arranged else requiring(self.bridge, made, self._arranged)
+        return shaped(self.bridge, builder, self._info.schema(), self._arranged)
 
     def truncate(self) -> Any:
         return self._columns(self._python().truncate())

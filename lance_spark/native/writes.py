@@ -1,4 +1,7 @@
-"""Writes whose rows go to Python as columns, for schemas of plain types. Other writes use Spark's Arrow batches."""
+"""Writes whose rows go to Python as columns, for schemas of plain types. Other writes use Spark's Arrow batches.
+
+Both may tell Spark how to bring the rows to the tasks that write them.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ import pyarrow as pa
 
 from lance_spark.engine.columns_spark import COLUMN
 from lance_spark.jvm.bridge import from_java
+from lance_spark.layout.layout_rules import AS_THEY_COME, Arrangement
+from lance_spark.native.layouts import requiring
 from lance_spark.native.tasks import UNIX_SOCKETS
 
 if TYPE_CHECKING:
@@ -33,21 +38,25 @@ _KINDS: dict[str, tuple[str, pa.DataType]] = {
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
-def as_columns(bridge: Bridge, builder: Any, schema: Any) -> Any:
-    """The builder of a write, wrapped so that its write sends columns if session and schema allow it."""
-    shape = shape_of(bridge, from_java(schema)) if bridge.writes_columns else None
+def shaped(bridge: Bridge, builder: Any, schema: Any, arranged: Arrangement) -> Any:
+    """The builder of a write, wrapped so that its write has the shape that session and schema allow."""
+    shape = shape_of(bridge, from_java(schema), arranged) if bridge.writes_columns else None
     return builder if shape is None else shape.builder(builder)
 
 
-def shape_of(bridge: Bridge, schema: StructType) -> Any:
-    """The Java object that makes a write send columns; None if session or schema do not allow it."""
+def shape_of(bridge: Bridge, schema: StructType, arranged: Arrangement = AS_THEY_COME) -> Any:
+    """The Java object that makes a write send columns, and Spark bring its rows; None if there is nothing to make.
+
+    Columns of other types are sent by Spark. In a session whose writes send none, rows come as they come.
+    """
     if not bridge.writes_columns:
         return None
     found = columns_of(schema, str(bridge.spark.conf.get("spark.sql.session.timeZone")))
-    if found is None:
+    if found is None and not arranged:
         return None
-    kinds, sent = found
-    return bridge.maker.shape(kinds, sent.serialize().to_pybytes(), COLUMN, UNIX_SOCKETS)
+    kinds, sent = (None, b"") if found is None else (found[0], found[1].serialize().to_pybytes())
+    shape = bridge.maker.shape(kinds, sent, COLUMN, UNIX_SOCKETS)
+    return requiring(bridge, shape, arranged) if arranged else shape
 
 
 def columns_of(schema: StructType, time_zone: str) -> tuple[str, pa.Schema] | None:

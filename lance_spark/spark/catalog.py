@@ -60,6 +60,7 @@ from lance_spark.spark import at_server_rules
 from lance_spark.spark.lake import LakeBranches, LakeTags, published
 from lance_spark.spark.maintenance import data_frame
 from lance_spark.spark.refs import spec_of, tells
+from lance_spark.spark.registering import capabilities
 from lance_spark.spark.table import LanceTable
 from lance_spark.tables.local_write import write_arrow
 
@@ -326,11 +327,12 @@ class LanceCatalog(Shown, Hinting, metaclass=HintingType):
         from pyspark.errors import PySparkException
 
         from lance_spark.datasource.datasource import register
-        from lance_spark.datasource.reading import overwriting
+        from lance_spark.datasource.reading import prepared
 
         register(frame.sparkSession, OWN_NAME)
-        if mode == "overwrite":
-            settings |= overwriting(frame, {**settings, "path": table})
+        if not capabilities(frame.sparkSession).native:
+            frame, told = prepared(frame, mode, {**settings, "path": table})
+            settings |= told
         writer = frame.write.format(OWN_NAME).mode("overwrite" if mode == "overwrite" else "append")
         try:
             writer.options(**settings).save(table)

@@ -18,7 +18,7 @@ from lance_spark.errors import InvalidOption, WrongArguments
 from lance_spark.optimize.automatic import compact_after, compact_written
 from lance_spark.session.caches import refreshing
 from lance_spark.spark.refs import Handle
-from lance_spark.spark.registering import register_handle
+from lance_spark.spark.registering import capabilities, register_handle
 from lance_spark.tables.local_write import write_arrow
 
 if TYPE_CHECKING:
@@ -131,13 +131,13 @@ class RowVerbs(Handle):
 
     def _write_frame(self, df: DataFrame, mode: str, settings: dict[str, str]) -> None:
         from lance_spark.datasource.datasource import register
-        from lance_spark.datasource.reading import overwriting
+        from lance_spark.datasource.reading import prepared
 
         register(df.sparkSession, OWN_NAME)
-        writer = df.write.format(OWN_NAME).mode(mode)
-        if mode == "overwrite":
-            settings |= overwriting(df, {**settings, "path": self.location.uri})
-        writer.options(**settings).save(self.location.uri)
+        if not capabilities(df.sparkSession).native:
+            df, told = prepared(df, mode, {**settings, "path": self.location.uri})
+            settings |= told
+        df.write.format(OWN_NAME).mode(mode).options(**settings).save(self.location.uri)
 
     @refreshing
     def overwrite(

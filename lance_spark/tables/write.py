@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 
@@ -19,7 +19,7 @@ from lance_spark.columns.columns import FIRST_FORMATS, OPERATION, CastFiles, ref
 from lance_spark.core.location import DatasetLocation
 from lance_spark.core.refs import PinnedVersion, RefSpec
 from lance_spark.core.table_options import WriteOptions, cannot_change, parse_write_options
-from lance_spark.core.table_properties import auto_compact
+from lance_spark.core.table_properties import auto_compact, optimize_write
 from lance_spark.engine.local import LocalRunner, Work
 from lance_spark.format.contents import Contents
 from lance_spark.format.evolution import Evolution
@@ -28,7 +28,15 @@ from lance_spark.format.storable import check_new_types, check_types
 from lance_spark.layout.declaring import declare, look, read_layout, warn_of_misfit
 from lance_spark.layout.fact_rules import keys_in
 from lance_spark.layout.facts import recorded
-from lance_spark.layout.layout_rules import TableLayout
+from lance_spark.layout.layout_rules import (
+    AS_THEY_COME,
+    NO_LAYOUT,
+    Arrangement,
+    TableLayout,
+    arrangement,
+    declared_by,
+    misfit,
+)
 from lance_spark.refs.refs import check_new, create_branch_at
 from lance_spark.rows.partitions import OfCondition, OfKeys, Replaced, replace_rows
 from lance_spark.storage import commits, versions
@@ -188,24 +196,51 @@ def _statement(
         raise isolation.gone(location, PinnedVersion(start.branch, min(known))) from None
 
 
-def planned_with(options: Mapping[str, str]) -> int | None:
-    """The newest version of the branch that a write with these options will go to; None if that is not known yet.
+@dataclass(frozen=True)
+class Foreseen:
+    """What a write will start from, looked up before Spark computes its rows."""
 
-    For a write that begins only after Spark has computed its rows: what others commit meanwhile counts as concurrent.
-    """
+    options: WriteOptions
+    start: tuple[DatasetLocation, PinnedVersion] | None = None
+    """None for a new dataset, and where the write itself will report what is wrong."""
+
+    @property
+    def planned_with(self) -> int | None:
+        """The newest version of the branch that the write goes to; None if there is no such branch yet.
+
+        What others commit later counts as concurrent.
+        """
+        return None if self.start is None or self.options.create_from is not None else self.start[1].version
+
+    def arranged(self, frame: pa.Schema) -> Arrangement:
+        """How Spark is to bring the rows of a DataFrame with this schema; as they come where it does not fit."""
+        options, layout, evenly = self.options, NO_LAYOUT, False
+        with suppress(errors.LanceSparkError):
+            layout = declared_by(options.partition_by, options.cluster_by) or NO_LAYOUT
+            if self.start is not None:
+                layout = layout or read_layout(*self.start)
+                evenly = optimize_write(open_pinned(*self.start).metadata)
+        alike = len({name.lower() for name in frame.names}) < len(frame.names)
+        unfit = alike or (layout and misfit(layout, frame) is not None)
+        return AS_THEY_COME if unfit else arrangement(layout, frame, evenly)
+
+
+def foresee(options: Mapping[str, str]) -> Foreseen:
+    """What a write with these options will start from."""
+    parsed = WriteOptions()
     with suppress(errors.LanceSparkError):
         target = take_target(options, "save")
         parsed = parse_write_options(target.options)
-        if parsed.create_from is not None:
-            return None
         if isinstance(target.place, DatasetLocation):
             place, parsed = _at_ref(target, parsed) if target.typed else (target.place, parsed)
-            return pin_latest(place, parsed.branch).version
+            new = parsed.create_from
+            return Foreseen(parsed, (place, pin_latest(place, parsed.branch) if new is None else resolve(place, new)))
         from lance_spark.catalog.lake import catalog_of
         from lance_spark.catalog.lookup import open_table
 
-        return open_table(catalog_of(target.place), target.place.name, RefSpec(branch=parsed.branch))[1].version
-    return None
+        spec = parsed.create_from or RefSpec(branch=parsed.branch)
+        return Foreseen(parsed, open_table(catalog_of(target.place), target.place.name, spec))
+    return Foreseen(parsed)
 
 
 def _start(location: DatasetLocation, options: WriteOptions) -> PinnedVersion | None:

@@ -79,8 +79,8 @@ def shapes(monkeypatch):
     """Whether each write took the way of columns."""
     found = []
 
-    def seen(bridge, schema, real=writes.shape_of):
-        made = real(bridge, schema)
+    def seen(*given, real=writes.shape_of):
+        made = real(*given)
         found.append(made is not None)
         return made
 

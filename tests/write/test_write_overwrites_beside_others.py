@@ -11,7 +11,7 @@ from lance_spark.core.location import DatasetLocation
 from lance_spark.errors import Conflict, InvalidOption
 from lance_spark.storage.commits import change_table_metadata
 from lance_spark.storage.datasets import locate
-from lance_spark.tables.write import finish, plan_write, planned_with
+from lance_spark.tables.write import finish, foresee, plan_write
 from lance_spark.write import data_files as writing
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "n": pa.array([10, 20], pa.int32()), "k": ["a", "b"]})
@@ -62,7 +62,7 @@ def test_an_overwrite_does_not_take_back_a_change_of_columns(uri, how, keep):
 @pytest.mark.parametrize("how", ["drop", "wider"])
 def test_a_change_of_columns_before_the_job_begins_counts_too(uri, how):
     """Spark begins a write only after it has computed what goes before the last shuffle: that can take hours."""
-    options = {STATEMENT: Statement(planned_with({"path": uri}), ()).as_text()}
+    options = {STATEMENT: Statement(foresee({"path": uri}).planned_with, ()).as_text()}
     ALTERS[how](lance.dataset(uri))
     with pytest.raises(Conflict, match="the overwrite was planned"):
         plan_write({"path": uri, **options}, NEW.schema, overwrite=True)

@@ -131,7 +131,7 @@ public class Answers implements InvocationHandler {
       return Answers.make(python, kind, given, content, source);
     }
 
-    /** A {@link Writes.Shape}: how a write sends its rows as columns. */
+    /** A {@link Writes.Shape}: how a write sends its rows, as columns if there are kinds. */
     public Object shape(String kinds, byte[] schema, String column, boolean unix) throws Exception {
       Class made = Class.forName("lance_spark.Writes$Shape", true, Answers.class.getClassLoader());
       return made.getConstructors()[0].newInstance(new Object[] {kinds, schema, column, Boolean.valueOf(unix)});

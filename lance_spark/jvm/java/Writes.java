@@ -58,14 +58,10 @@ public class Writes implements RequiresDistributionAndOrdering {
   private static final long ADVISED = 128L * 1024 * 1024; // bytes of a task's rows
   private final Write spark;
   private final Shape shape;
-  private final Distribution distribution;
-  private final SortOrder[] ordering;
 
-  public Writes(Write spark, Shape shape, Distribution distribution, SortOrder[] ordering) {
+  public Writes(Write spark, Shape shape) {
     this.spark = spark;
     this.shape = shape;
-    this.distribution = distribution;
-    this.ordering = ordering;
   }
 
   /**
@@ -73,8 +69,8 @@ public class Writes implements RequiresDistributionAndOrdering {
    * Sparks: it joins small tasks, and each of 200 would leave a small file.
    */
   public Distribution requiredDistribution() {
-    boolean spreads = ordering.length == 0 && !(distribution instanceof UnspecifiedDistribution);
-    return spreads && !SQLConf.get().adaptiveExecutionEnabled() ? Distributions.unspecified() : distribution;
+    boolean spreads = shape.ordering.length == 0 && !(shape.distribution instanceof UnspecifiedDistribution);
+    return spreads && !SQLConf.get().adaptiveExecutionEnabled() ? Distributions.unspecified() : shape.distribution;
   }
 
   /** A large partition may go to several tasks: then it has a file of each. */
@@ -83,7 +79,7 @@ public class Writes implements RequiresDistributionAndOrdering {
   }
 
   public SortOrder[] requiredOrdering() {
-    return ordering;
+    return shape.ordering;
   }
 
   public long advisoryPartitionSizeInBytes() {
@@ -99,7 +95,7 @@ public class Writes implements RequiresDistributionAndOrdering {
   }
 
   public BatchWrite toBatch() {
-    return new Batch(spark.toBatch(), shape);
+    return shape.kinds == null ? spark.toBatch() : new Batch(spark.toBatch(), shape);
   }
 
   public StreamingWrite toStreaming() {
@@ -114,21 +110,34 @@ public class Writes implements RequiresDistributionAndOrdering {
     return spark.reportDriverMetrics();
   }
 
-  /** The columns' kinds, their Arrow schema for Python, and the name of the only column that Spark sends itself. */
+  /**
+   * The columns' kinds, their Arrow schema for Python, and the name of the only column that Spark sends itself; no kinds
+   * where Spark sends the rows. And how Spark brings them.
+   */
   public static class Shape implements java.io.Serializable {
+    private transient Distribution distribution = Distributions.unspecified();
+    private transient SortOrder[] ordering = new SortOrder[0];
     final String[] kinds;
     final byte[] schema;
     final String column;
     final boolean unix;
 
     public Shape(String kinds, byte[] schema, String column, Boolean unix) {
-      this.kinds = kinds.split(",");
+      this.kinds = kinds == null ? null : kinds.split(",");
       this.schema = schema;
       this.column = column;
       this.unix = unix.booleanValue();
     }
 
-    /** Spark's builder of a write of Python's, whose writes send columns. */
+    /** Makes Spark distribute and sort the rows: by hash of these columns, or by ranges of all in the order. */
+    public Shape requiring(Expression[] clustered, SortOrder[] order) {
+      ordering = order;
+      distribution = clustered.length > 0 ? (Distribution) Distributions.clustered(clustered)
+        : (Distribution) Distributions.ordered(order);
+      return this;
+    }
+
+    /** Spark's builder of a write of Python's, whose writes are of this shape. */
     public WriteBuilder builder(WriteBuilder spark) {
       return new Builder(spark, this);
     }
@@ -191,8 +200,6 @@ public class Writes implements RequiresDistributionAndOrdering {
   public static class Builder implements SupportsTruncate {
     private final Shape shape;
     private WriteBuilder spark;
-    private Distribution distribution = Distributions.unspecified();
-    private SortOrder[] ordering = new SortOrder[0];
 
     public Builder(WriteBuilder spark, Shape shape) {
       this.spark = spark;
@@ -204,16 +211,8 @@ public class Writes implements RequiresDistributionAndOrdering {
       return this;
     }
 
-    /** Makes Spark distribute and sort the rows: by hash of these columns, or by ranges of all in the order. */
-    public Builder requiring(Expression[] clustered, SortOrder[] order) {
-      ordering = order;
-      distribution = clustered.length > 0 ? (Distribution) Distributions.clustered(clustered)
-        : (Distribution) Distributions.ordered(order);
-      return this;
-    }
-
     public Write build() {
-      return new Writes(spark.build(), shape, distribution, ordering);
+      return new Writes(spark.build(), shape);
     }
   }
 
