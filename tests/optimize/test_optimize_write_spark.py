@@ -52,7 +52,7 @@ TO_A_PATH = {
 IN_PLAIN_TYPES, NESTED = ROWS, f"SELECT *, array(id) AS list, struct(v) AS pair FROM ({ROWS})"
 
 
-@pytest.mark.when(day=0.12, newest=0.7, oldest=0.4)
+@pytest.mark.when(day=0.05, newest=0.5, oldest=0.3)
 @pytest.mark.parametrize("way", TO_A_PATH)
 @pytest.mark.parametrize("columns", [IN_PLAIN_TYPES, NESTED], ids=["plain types", "nested types"])
 @pytest.mark.parametrize("value", ["true", "false", None])
