@@ -99,6 +99,7 @@ IN_TURN = [
 
 
 @pytest.mark.on_services
+@pytest.mark.on_connect(False)  # by day, too, it would have a case of its own
 @pytest.mark.when(day=0)
 @pytest.mark.parametrize("where", ["by name", "a branch"])
 def test_tables_of_a_service(spark, table, where):
