@@ -75,7 +75,6 @@ def test_two_tables_that_are_divided_alike_join_without_a_shuffle(joins, by, key
     assert sorted(map(tuple, spark.sql(query).collect())) == right
 
 
-@NEWEST
 @pytest.mark.on_connect
 @pytest.mark.when(day=0)
 def test_tables_that_tasks_read_join_without_a_shuffle_on_spark_connect_as_well(spark, lake):

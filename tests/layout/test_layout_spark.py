@@ -12,7 +12,7 @@ from lance_spark.layout.key_rules import key_column
 from lance_spark.layout.layout_rules import parse
 from lance_spark.storage.datasets import locate, pin_latest
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest", sample=0.1)]
 COLUMNS = ["id", "CAST(id % 5 AS INT) AS day", "timestamp_seconds(id * 3600) AS ts", "concat('c', id % 7) AS c"]
 
 

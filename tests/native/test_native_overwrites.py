@@ -15,7 +15,7 @@ from lance_spark.core.isolation import STATEMENT, parse_statement
 from lance_spark.errors import Refused
 from lance_spark.native import hooks, reading, tables
 
-pytestmark = [pytest.mark.on_services, pytest.mark.spark, pytest.mark.when(spark="newest")]
+pytestmark = [pytest.mark.on_services, pytest.mark.spark, pytest.mark.when(spark="newest", sample=0.1)]
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "k": ["a", "b"]})
 

@@ -12,10 +12,13 @@ QUESTIONS = questions("tpcds")
 
 
 @pytest.fixture(scope="module")
-def parquet(spark, tmp_path_factory):
-    """A session in which the names of the tables stand for Parquet files, and those files by name."""
+def parquet(classic, tmp_path_factory):
+    """A session in which the names of the tables stand for Parquet files, and those files by name.
+
+    It is a classic one for all cases: a client of Spark Connect 4.0 makes no session from another one.
+    """
     home = tmp_path_factory.mktemp("tpcds")
-    here = spark.newSession()
+    here = classic.newSession()
     files = {name: str(home / f"{name}.parquet") for name in make_tpcds(home, scale=0.01)}
     for name, path in files.items():
         here.read.parquet(path).createOrReplaceTempView(name)

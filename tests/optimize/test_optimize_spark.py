@@ -13,7 +13,7 @@ from lance_spark.errors import InvalidOption, Refused
 from lance_spark.optimize.compaction_rules import OptimizeOptions
 from lance_spark.optimize.optimize import optimize
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest", sample=0.1)]
 
 
 @pytest.mark.parametrize("stable", [True, False], ids=["stable", "plain"])

@@ -25,6 +25,7 @@ def fragments(uri):
     return len(lance.dataset(uri).get_fragments())
 
 
+@pytest.mark.on_connect
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("value", ["true", "false"])
 def test_many_tasks_with_few_rows_leave_few_files(spark, lake, way, value):
@@ -128,6 +129,7 @@ def test_a_table_of_a_catalog_by_its_handle(spark, lake_of, both_ways):
     assert fragments(table.location.uri) < 16
 
 
+@pytest.mark.on_connect
 def test_a_new_table_a_path_and_a_branch_of_it(spark, lake, uri):
     spark.sql(f"CREATE TABLE lake.ns1.t TBLPROPERTIES (optimize_write = 'true') AS {ROWS}")
     assert fragments(lake.table("ns1.t").location.uri) < 16
@@ -140,6 +142,7 @@ def test_a_new_table_a_path_and_a_branch_of_it(spark, lake, uri):
         assert (fragments(uri if few else f"{uri}/tree/exp") < 16) == few
 
 
+@pytest.mark.on_connect
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 def test_without_adaptive_execution_no_task_is_made_that_leaves_a_small_file(spark, lake, adaptive):
     spark.sql("CREATE TABLE lake.ns1.t (id INT, word STRING, v BIGINT) TBLPROPERTIES (optimize_write = 'true')")
@@ -149,6 +152,7 @@ def test_without_adaptive_execution_no_task_is_made_that_leaves_a_small_file(spa
     assert spark.table("lake.ns1.t").count() == 4000
 
 
+@pytest.mark.on_connect
 def test_streams_leave_no_more_files_than_without_it(spark, lake, tmp_path):
     spark.sql(ROWS).write.parquet(str(tmp_path / "rows"))
     counts = {}
@@ -164,12 +168,14 @@ def test_streams_leave_no_more_files_than_without_it(spark, lake, tmp_path):
     assert counts["true"] <= counts["false"]
 
 
+@pytest.mark.on_connect
 def test_a_layout_counts_more(spark, lake):
     spark.sql(f"CREATE TABLE lake.ns1.t PARTITIONED BY (v) TBLPROPERTIES (optimize_write = 'true') AS {ROWS}")
     assert fragments(lake.table("ns1.t").location.uri) == 7
     assert spark.table("lake.ns1.t").count() == 4000
 
 
+@pytest.mark.on_connect
 def test_a_value_that_means_nothing_is_refused_where_it_is_set(spark, lake):
     with pytest.raises(Exception, match="must be true or false"):
         spark.sql("CREATE TABLE lake.ns1.t (id INT) TBLPROPERTIES ('optimize_write' = 'often')")

@@ -18,7 +18,7 @@ from lance_spark.errors import Conflict, InvalidOption, NoSuchName, NotFound, Re
 from lance_spark.format.transactions import MESSAGE
 from lance_spark.rows.spark import change_rows, deletion, update
 
-pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(spark="newest", newest=0.6)]
+pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(spark="newest", sample=0.1, newest=0.6)]
 
 
 @pytest.fixture(params=PLACES[:2], ids=["stable branch", "plain main"])

@@ -6,7 +6,7 @@ from pyspark.errors import PySparkException
 
 from lance_spark.errors import LanceSparkError
 
-pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(spark="newest")]
+pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(spark="newest", sample=0.1)]
 
 T = "lake.ns1.t"
 TOO_LONG = (PySparkException, LanceSparkError)

@@ -1,5 +1,7 @@
 """A catalog of complete publishes in SQL: each statement reads one publish, the next statement the newest one."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from support.frames import numbers
 
@@ -45,6 +47,7 @@ QUERIES = {
 }
 
 
+@pytest.mark.on_connect(False)  # whose statements another process plans, in which nothing can be replaced
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_publish_in_the_middle_of_a_statement_is_not_seen(spark, lake, etl, monkeypatch, query):
     spark.sql("CREATE OR REPLACE TEMPORARY VIEW seen AS SELECT id FROM last.ns1.a")
@@ -66,6 +69,19 @@ def test_a_publish_in_the_middle_of_a_statement_is_not_seen(spark, lake, etl, mo
     publish(spark, lake, etl, 20)
     assert frame.first().n == 3
     assert spark.sql(QUERIES[query]).first().n == 5
+
+
+@pytest.mark.when(day=0)
+def test_each_statement_beside_a_publisher_reads_one_publish(spark, lake, etl):
+    query = "SELECT (SELECT count(*) FROM last.ns1.a) AS a, (SELECT count(*) FROM last.ns1.c) AS c"
+    seen = []
+    with ThreadPoolExecutor(1) as others:
+        publisher = others.submit(lambda: [publish(spark, lake, etl, number) for number in range(10, 25)])
+        while not publisher.done():
+            seen.append(tuple(spark.sql(query).first()))
+    publisher.result()
+    assert [a for a, _ in seen] == [c for _, c in seen] == sorted(a for a, _ in seen)
+    assert tuple(spark.sql(query).first()) == (18, 18)
 
 
 def test_a_table_elsewhere_gets_the_rows_of_one_publish(spark, lake, etl):

@@ -5,7 +5,7 @@ from pyspark.errors import AnalysisException
 
 from lance_spark import errors, unregister
 
-pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(spark="newest")]
+pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(spark="newest", sample=0.1)]
 REFUSED = "Spark's own catalog cannot keep Lance tables"
 
 

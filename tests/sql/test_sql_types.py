@@ -8,7 +8,12 @@ from support.spark_types import IN_SQL, REFUSED, Place, check, every_type
 
 from lance_spark.errors import LanceSparkError, SchemaMismatch
 
-pytestmark = [pytest.mark.on_services, pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(spark="newest")]
+pytestmark = [
+    pytest.mark.on_services,
+    pytest.mark.spark,
+    pytest.mark.on_connect,
+    pytest.mark.when(spark="newest", sample=0.1),
+]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from support.stream_queries import KILLED, Query, die, on, others
 
 from lance_spark import CleanupPolicy, LanceTable
 
-pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(spark="newest")]
+pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(spark="newest", sample=0.1)]
 NOW = timedelta(0)
 POLICY = CleanupPolicy(retain_versions=2, commit_window=NOW)
 BRANCH = "ingest"

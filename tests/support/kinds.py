@@ -19,7 +19,7 @@ HEAVY = 0.5
 CLASSIC, CONNECT = "classic", "connect"
 """Values of the fixture ``spark``."""
 _BEGUN = pytest.StashKey[bool]()
-SETTINGS = {"day", "night", "newest", "oldest", "spark"}
+SETTINGS = {"day", "night", "newest", "oldest", "spark", "sample"}
 
 
 def leave_out(items: list[pytest.Item]) -> None:
@@ -27,7 +27,7 @@ def leave_out(items: list[pytest.Item]) -> None:
     kept: list[pytest.Item] = []
     for _, group in groupby(items, lambda item: item.nodeid.partition("[")[0]):
         every = list(group)
-        chosen = [case for case in every if set(_settings(case, "spark")) <= {SPARK} and not _is_of_both(case)]
+        chosen = [case for case in every if _may_differ_here(case) and not _is_of_both(case)]
         kept += chosen if NIGHT else _by_day(chosen)
     _keep(items, kept)
 
@@ -159,6 +159,13 @@ def _sample(cases: list[Any], part: float) -> list[Any]:
         (others if values <= seen else chosen).append(case)
         seen |= values
     return chosen + others[: max(0, round(part * len(cases)) - len(chosen))]
+
+
+def _may_differ_here(case: pytest.Item) -> bool:
+    """Whether no mark leaves it to the other Spark, but for the sample that runs on this one at night."""
+    elsewhere = [mark.kwargs for mark in case.iter_markers("when") if mark.kwargs.get("spark", SPARK) != SPARK]
+    place = random.Random(case.name).random()
+    return all(NIGHT and place < settings.get("sample", 0) for settings in elsewhere)
 
 
 def _is_for_this_spark(case: pytest.Item) -> bool:

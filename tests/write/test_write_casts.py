@@ -11,7 +11,7 @@ from support.frames import all_files, numbers, refused, save
 
 from lance_spark.errors import SchemaMismatch
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest")]
+pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest", sample=0.1)]
 
 VECTOR = pa.list_(pa.float32(), 2)
 NOON = datetime(2020, 1, 1, 12, tzinfo=timezone.utc)
