@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from support.evolving_tables import ZONES, Evolving
 from support.grouped_tables import SETTINGS, as_texts
@@ -15,6 +16,8 @@ from lance_spark.native import scan
 
 pytestmark = [pytest.mark.spark, pytest.mark.when(spark="newest", day=0)]
 ANSI, ZONE, CASE = "spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.caseSensitive"
+UNPLANNED = "V2ExpressionBuilder"
+"""In the trace of an assertion of Spark's own, which some conditions fail before any source of data sees them."""
 AT_ONCE = 8
 """Filters that one query has, each with a read of its own."""
 
@@ -36,6 +39,10 @@ def answers(spark, frame, conditions, of):
         return as_texts(spark.sql(" UNION ALL ".join(of.format(at, each) for at, each in enumerate(conditions))))
     except PySparkException as failed:
         return str(failed)[:60] if len(conditions) == 1 else None
+    except Py4JJavaError as failed:
+        if UNPLANNED not in str(failed):
+            raise
+        return UNPLANNED if len(conditions) == 1 else None
 
 
 def understood(spark, text):
@@ -52,7 +59,7 @@ def compare(spark, copy, frame, conditions, of, told):
     if len(conditions) > 1 and (expected is None or found != expected):
         for each in conditions:
             compare(spark, copy, frame, [each], of, told)
-    elif not isinstance(expected, str):  # a row that fails may be one that nobody reads
+    elif not isinstance(expected, str) and found != UNPLANNED:  # a row that fails may be one that nobody reads
         assert found == expected, (conditions, told)
 
 
