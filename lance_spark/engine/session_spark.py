@@ -387,8 +387,11 @@ def as_dataframe(spark: SparkSession, frame: Frame, schema: StructType) -> DataF
 
 
 def from_arrow(spark: SparkSession, table: pa.Table, schema: StructType | None = None) -> DataFrame:
-    """An Arrow table as a DataFrame; Spark cannot convert one without chunks if it has lists or structs."""
-    return spark.createDataFrame(table if table.num_rows else table.schema.empty_table(), schema)
+    """An Arrow table as a DataFrame; Spark cannot convert one without chunks if it has lists or structs.
+
+    It comes in one batch: of several from a client of Spark Connect, the server of Spark 4.0 takes the first one only.
+    """
+    return spark.createDataFrame(table.combine_chunks() if table.num_rows else table.schema.empty_table(), schema)
 
 
 def with_metadata(frame: DataFrame, schema: StructType) -> DataFrame:

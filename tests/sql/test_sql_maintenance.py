@@ -10,7 +10,7 @@ from support.local_datasets import make_dataset, numbers
 from lance_spark import LanceTable
 from lance_spark.errors import AlreadyExists, InvalidOption, NotFound, Refused
 
-pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(spark="newest", newest=0.45)]
+pytestmark = [pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(spark="newest", sample=0.1, newest=0.45)]
 
 
 def ask(spark, text, args=None):
