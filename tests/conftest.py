@@ -23,7 +23,7 @@ from support.kinds import CLASSIC, CONNECT, give_way, leave_out, take_share, tak
 settings.register_profile(
     "default",
     deadline=None,
-    max_examples=8,
+    max_examples=6,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     # The same examples every time: a change must not fail for what an earlier one broke.
     derandomize=True,

@@ -64,7 +64,7 @@ def layout_of(table):
     return found.partition_by, found.cluster_by
 
 
-@pytest.mark.when(day=0.02, newest=0.7, oldest=0.4)
+@pytest.mark.when(day=0.02, newest=0.5, oldest=0.25)
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize(("statement", "partition", "cluster"), STATEMENTS, ids=[each[0] for each in STATEMENTS])
 def test_what_is_written_from_now_on_has_the_declared_layout(spark, table, where, statement, partition, cluster):

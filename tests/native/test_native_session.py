@@ -23,7 +23,7 @@ from lance_spark.native import scan
 OFF = os.environ.get(SWITCH) == "0"
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.when(newest=0.55, oldest=0.15),
+    pytest.mark.when(newest=0.45, oldest=0.1),
     pytest.mark.skipif(OFF, reason="the native way is switched off"),
 ]
 

@@ -8,7 +8,7 @@ from lance_spark import LanceTable
 from lance_spark.catalog.staging import alter_properties
 from lance_spark.storage.datasets import locate
 
-pytestmark = [pytest.mark.spark, pytest.mark.when(day=0.1, newest=0.8, oldest=0.4)]
+pytestmark = [pytest.mark.spark, pytest.mark.when(day=0.1, newest=0.5, oldest=0.3)]
 
 ROWS = "SELECT CAST(id AS INT) AS id, CAST(NULL AS STRING) AS word, id % 7 AS v FROM range(0, 4000, 1, 16)"
 WAYS = {

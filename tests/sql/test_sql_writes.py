@@ -14,7 +14,12 @@ from support.service_lakes import of, place
 
 from lance_spark import errors, unregister
 
-pytestmark = [pytest.mark.on_services, pytest.mark.spark, pytest.mark.on_connect, pytest.mark.when(oldest=0.08)]
+pytestmark = [
+    pytest.mark.on_services,
+    pytest.mark.spark,
+    pytest.mark.on_connect,
+    pytest.mark.when(newest=0.7, oldest=0.08),
+]
 
 
 def ids(lake, name="ns1.flights", branch=None):

@@ -12,9 +12,11 @@ import pytest
 
 NIGHT = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 SPARK = "oldest" if pyspark.__version__.startswith("4.0.") else "newest"
-GRID = 0.1
+GRID = 0.08
 """The part of the cases of a test with several parameters that runs by day, if no mark says another one."""
-HEAVY = 0.5
+SERIES = 0.5
+"""The part of the cases of a test of datasets with one parameter and more than four values."""
+HEAVY = 0.4
 """The part of the tests of a store over HTTP, and of those with processes of their own, that runs by day."""
 CLASSIC, CONNECT = "classic", "connect"
 """Values of the fixture ``spark``."""
@@ -102,8 +104,8 @@ def _by_day(cases: list[pytest.Item]) -> list[pytest.Item]:
     clients = [case for case in cases if _is_a_client(case)]
     chosen = [case for case in cases if case not in clients and not _is_for_the_night(case)]
     parts = [part for part in _settings(chosen[0], "day") if isinstance(part, float)] if chosen else []
-    if (parts and len(chosen) > 1) or _is_a_grid(chosen):
-        chosen = _sample(chosen, parts[0] if parts else GRID)
+    if (parts and len(chosen) > 1) or _is_a_grid(chosen) or _is_a_series(chosen):
+        chosen = _sample(chosen, parts[0] if parts else GRID if _is_a_grid(chosen) else SERIES)
     return [case for case in chosen if _is_for_this_spark(case)] + clients[:1]
 
 
@@ -119,6 +121,10 @@ def _is_a_grid(cases: list[Any]) -> bool:
         and len(_parameters(cases[0])) > 1
         and "both_ways" not in cases[0].callspec.params
     )
+
+
+def _is_a_series(cases: list[Any]) -> bool:
+    return len(cases) > 4 and not {"pure", "hypothesis"} & {mark.name for mark in cases[0].iter_markers()}
 
 
 def _is_of_both(case: Any) -> bool:
