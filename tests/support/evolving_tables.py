@@ -15,14 +15,12 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.errors import PySparkException
 from pyspark.sql import functions
 
-from lance_spark.errors import LanceSparkError
 from lance_spark.layout.fact_rules import sealed
 from lance_spark.layout.key_rules import key_column, plain
 from lance_spark.layout.layout_rules import IDENTITY, parse
-from support.grouped_tables import LAYOUTS, Random
+from support.grouped_tables import LAYOUTS, Random, attempted
 from support.random_conditions import CONSTANTS, condition, kind_of
 from support.service_lakes import place
 
@@ -61,11 +59,7 @@ class Evolving(Random):
     def step(self) -> None:
         change = self.choose.choice(self.changes)
         self.spark.conf.set("spark.sql.session.timeZone", self.choose.choice(ZONES))
-        try:
-            change()
-            self.done.append(change.__name__)
-        except (PySparkException, LanceSparkError, OSError, ValueError) as refused:
-            self.done.append(f"{change.__name__} refused: {str(refused)[:80]}")
+        self.done.append(attempted(change))
 
     # --- What it is now
 

@@ -67,6 +67,15 @@ def _split(columns: str) -> list[str]:
     return [*found, columns[start:]]
 
 
+def attempted(change: Callable[[], None]) -> str:
+    """What was done: the name of the change, and why it was refused."""
+    try:
+        change()
+    except (PySparkException, LanceSparkError, OSError, ValueError) as refused:
+        return f"{change.__name__} refused: {str(refused)[:80]}"
+    return change.__name__
+
+
 class Random:
     """One table of the catalog ``lake``, and its changes by everybody who may change it."""
 
@@ -86,12 +95,7 @@ class Random:
             self.damage_facts, self.declare_another, self.analyze, self.compact_and_append, self.rename_by_another,
         ]  # fmt: skip
         for _ in range(choose.choice([0, 1, 1, 2, 3, 4])):
-            change = choose.choice(changes)
-            try:
-                change()
-                self.done.append(change.__name__)
-            except (PySparkException, LanceSparkError, OSError, ValueError) as refused:
-                self.done.append(f"{change.__name__} refused: {str(refused)[:80]}")
+            self.done.append(attempted(choose.choice(changes)))
 
     @property
     def uri(self) -> str:
