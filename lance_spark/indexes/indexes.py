@@ -116,10 +116,8 @@ def _changed(
             except index_rules.TooFewVectors as few:
                 if not todo.known:
                     raise
-                todo, made = (
-                    _without_build(todo, f"{str(few).splitlines()[0].rstrip('.')}: the rows are compared one by one"),
-                    [],
-                )
+                why = str(few).splitlines()[0].rstrip(".")
+                todo, made = _without_build(todo, f"{why}: the rows are compared one by one"), []
             if not made and not todo.plan.removed:
                 builder.done()
                 return IndexResult(look.pin, todo.name, todo.kind, left=todo.left)

@@ -840,10 +840,11 @@ def _beside(plan: ReplayPlan, now: Contents, segments: Iterable[IndexSegment], m
             continue
         others = taken[segment.name]
         covered = frozenset(index.fragment_ids)
+        stored = of_whole_columns(index.fields, now.fields)
         same = {
             key
             for key in covered & segment.fragments & theirs.keys() & ours.keys()
-            if _same_rows(ours[key], theirs[key], of_whole_columns(index.fields, now.fields))
+            if _same_rows(ours[key], theirs[key], stored)
         }
         strange = {key for key in covered - same if key in ours or key > now.max_fragment_id}
         if same and not strange and others.isdisjoint(same) and _same_columns(index, plan, now):

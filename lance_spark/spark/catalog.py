@@ -37,7 +37,6 @@ from lance_spark.catalog.name_rules import (
 from lance_spark.catalog.overview import look_at_catalog
 from lance_spark.catalog.publish_rules import Journal
 from lance_spark.catalog.removing import Renamed
-from lance_spark.core.catalog_options import OWN_NAME
 from lance_spark.core.options import is_frame, names_of
 from lance_spark.core.ref_names import branch_or_none
 from lance_spark.core.refs import MAIN, RefSpec
@@ -60,7 +59,7 @@ from lance_spark.spark import at_server_rules
 from lance_spark.spark.lake import LakeBranches, LakeTags, published
 from lance_spark.spark.maintenance import data_frame
 from lance_spark.spark.refs import spec_of, tells
-from lance_spark.spark.registering import capabilities
+from lance_spark.spark.registering import writer_to
 from lance_spark.spark.table import LanceTable
 from lance_spark.tables.local_write import write_arrow
 
@@ -326,16 +325,9 @@ class LanceCatalog(Shown, Hinting, metaclass=HintingType):
     def _write_frame(self, frame: DataFrame, table: str, mode: SaveMode, settings: dict[str, str]) -> None:
         from pyspark.errors import PySparkException
 
-        from lance_spark.datasource.datasource import register
-        from lance_spark.datasource.reading import prepared
-
-        register(frame.sparkSession, OWN_NAME)
-        if not capabilities(frame.sparkSession).native:
-            frame, told = prepared(frame, mode, {**settings, "path": table})
-            settings |= told
-        writer = frame.write.format(OWN_NAME).mode("overwrite" if mode == "overwrite" else "append")
+        writer = writer_to(table, frame, "overwrite" if mode == "overwrite" else "append", settings)
         try:
-            writer.options(**settings).save(table)
+            writer.save(table)
         except PySparkException as problem:
             known = own_error(str(problem))
             if mode == "ignore" and isinstance(known, AlreadyExists):

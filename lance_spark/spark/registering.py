@@ -11,7 +11,7 @@ from lance_spark.engine.session_spark import check_places, is_connect
 from lance_spark.errors import InvalidOption, Refused
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
     from lance_spark.native.session import Room
     from lance_spark.session.capabilities import Capabilities
@@ -206,6 +206,21 @@ def register_handle(spark: SparkSession) -> None:
         datasource.register(spark, OWN_NAME)
     else:
         _switch_on(spark, OWN_NAME)
+
+
+def writer_to(target: str, frame: DataFrame, mode: str, settings: Mapping[str, str]) -> DataFrameWriter:
+    """A writer of a DataFrame in this package's format, with what the write knows before it begins.
+
+    Where Spark plans into Lance, it asks for that itself.
+    """
+    from lance_spark.datasource.datasource import register as register_format
+    from lance_spark.datasource.reading import prepared
+
+    register_format(frame.sparkSession, OWN_NAME)
+    told: Mapping[str, str] = {}
+    if not capabilities(frame.sparkSession).native:
+        frame, told = prepared(frame, mode, {**settings, "path": target})
+    return frame.write.format(OWN_NAME).mode(mode).options(**{**settings, **told})
 
 
 def _switch_on(spark: SparkSession, name: str) -> Room | None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 from lance_spark.changes.changes import Point, find_ends
 from lance_spark.changes.feed_rules import FeedOptions, Images
 from lance_spark.changes.frames_spark import changes_frame
-from lance_spark.core.catalog_options import OWN_NAME
 from lance_spark.core.options import FRAME_HINT, check_frame, is_frame, names_of
 from lance_spark.core.refs import MAIN
 from lance_spark.core.storage_options import PREFIX
@@ -18,7 +17,7 @@ from lance_spark.errors import InvalidOption, WrongArguments
 from lance_spark.optimize.automatic import compact_after, compact_written
 from lance_spark.session.caches import refreshing
 from lance_spark.spark.refs import Handle
-from lance_spark.spark.registering import capabilities, register_handle
+from lance_spark.spark.registering import register_handle, writer_to
 from lance_spark.tables.local_write import write_arrow
 
 if TYPE_CHECKING:
@@ -127,17 +126,7 @@ class RowVerbs(Handle):
             overwrite, given = mode == "overwrite", {**settings, "path": self.location.uri}
             write_arrow(given, df, overwrite, self.location, branch, None if overwrite else compact_written)
             return
-        self._write_frame(cast("DataFrame", df), mode, settings)
-
-    def _write_frame(self, df: DataFrame, mode: str, settings: dict[str, str]) -> None:
-        from lance_spark.datasource.datasource import register
-        from lance_spark.datasource.reading import prepared
-
-        register(df.sparkSession, OWN_NAME)
-        if not capabilities(df.sparkSession).native:
-            df, told = prepared(df, mode, {**settings, "path": self.location.uri})
-            settings |= told
-        df.write.format(OWN_NAME).mode(mode).options(**settings).save(self.location.uri)
+        writer_to(self.location.uri, cast("DataFrame", df), mode, settings).save(self.location.uri)
 
     @refreshing
     def overwrite(
